@@ -1,0 +1,1 @@
+//! The embedded store: blobs on this machine's own disk.

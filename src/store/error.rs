@@ -1,0 +1,86 @@
+//! What can go wrong in a store, in the store's own words.
+
+use std::io;
+
+use crate::share::lease::LeaseRefusal;
+
+use super::names::NameError;
+
+/// The result of a store operation.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why a store refused or failed. Front ends map it in one total match each.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The container does not exist.
+    #[error("container {0} does not exist")]
+    ContainerNotFound(String),
+    /// A container of that name exists already.
+    #[error("container {0} exists already")]
+    ContainerExists(String),
+    /// The blob does not exist.
+    #[error("blob {0} does not exist")]
+    BlobNotFound(String),
+    /// The blob exists and the request asked for it not to.
+    #[error("blob {0} exists already")]
+    BlobExists(String),
+    /// An ETag or date condition did not hold.
+    #[error("a condition of the request was not met")]
+    ConditionNotMet,
+    /// A read condition said "only if changed", and it has not.
+    #[error("not modified")]
+    NotModified,
+    /// The combination of condition headers is not allowed.
+    #[error("these conditions cannot be combined")]
+    ConditionsNotSupported,
+    /// A lease stands in the way, or a lease action did not fit the lease's state.
+    #[error(transparent)]
+    Lease(#[from] LeaseRefusal),
+    /// The blob still has snapshots and the delete did not say what to do with them.
+    #[error("blob {0} has snapshots")]
+    SnapshotsPresent(String),
+    /// A block list names a block that is not there.
+    #[error("the block list names an unknown block")]
+    InvalidBlockList,
+    /// A block id's length differs from those already staged, or is too long.
+    #[error("the block id is not valid for this blob")]
+    InvalidBlockId,
+    /// A range that starts behind the end of the blob.
+    #[error("the range starts behind the end of the blob, which has {size} bytes")]
+    InvalidRange {
+        /// Size of the blob.
+        size: u64,
+    },
+    /// A limit of the service was exceeded; the text says which.
+    #[error("limit exceeded: {0}")]
+    LimitExceeded(&'static str),
+    /// Not a valid container or blob name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No room left where the store keeps its data.
+    #[error("the store is full")]
+    Full,
+    /// The store's own files are damaged; the text says which and how.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// The operating system failed an operation.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done.
+        context: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl StoreError {
+    /// Wraps an I/O error; out of space becomes [`StoreError::Full`] so that nobody has to look inside.
+    pub fn io(context: impl Into<String>, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                StoreError::Full
+            }
+            _ => StoreError::Io { context: context.into(), source },
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What a store on this machine can do beyond the service's contract.
+//!
+//! The engine serves data at the speed of the local disk because of three things here: content that *is* one local
+//! file can be handed to the kernel ([`ContentReader::as_file`]); new content is written into a [`Scratch`] file and
+//! becomes a blob without being copied ([`LocalStore::publish`]); a small change of a big blob is stored as just
+//! that change ([`LocalStore::patch`]).
+//!
+//! None of these calls waits for the network or for fsync; [`LocalStore::sync`] is the one that makes things
+//! outlive a power loss.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::blob::{BlobProperties, HttpHeaders, Metadata};
+use super::conditions::Preconditions;
+use super::error::Result;
+use super::names::BlobPath;
+
+/// Metadata and headers that replace a blob's own together with its content.
+#[derive(Clone, Debug, Default)]
+pub struct NewContent {
+    /// User metadata.
+    pub metadata: Metadata,
+    /// Stored HTTP headers.
+    pub headers: HttpHeaders,
+}
+
+/// The extra abilities of a local store.
+#[async_trait]
+pub trait LocalStore: Send + Sync {
+    /// What is stored under exactly this name, and below it.
+    fn find(&self, at: &BlobPath) -> Result<Found>;
+
+    /// An empty private file to write new content into. It disappears (or is used again) when dropped, unless it
+    /// was published in the meantime.
+    fn scratch(&self) -> Result<Scratch>;
+
+    /// The blob's current version for reading. It stays readable and unchanged for as long as the reader lives,
+    /// whatever happens to the blob, except through a published scratch file that is still being written.
+    fn reader(&self, at: &BlobPath) -> Result<ContentReader>;
+
+    /// Makes the first `size` bytes of `scratch` the blob's content.
+    ///
+    /// May be called again after more was written; bytes that are written to the scratch file after it was
+    /// published may show in the blob before the next call.
+    fn publish(
+        &self,
+        at: &BlobPath,
+        scratch: &Scratch,
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Makes `base` with `ranges` replaced from `scratch` (same offsets) the blob's content, cut or extended with
+    /// zeros to `size`. Costs time and space for the ranges only.
+    ///
+    /// `ranges` are sorted, do not overlap, and end at or before `size`. `scratch` keeps its role afterwards: the
+    /// bytes of `ranges` must not be changed any more, others may be written and used in a later patch.
+    fn patch(
+        &self,
+        at: &BlobPath,
+        base: &ContentReader,
+        scratch: &Scratch,
+        ranges: &[Range<u64>],
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Replaces a blob's metadata; [`BlobStore::set_blob_metadata`](super::BlobStore::set_blob_metadata) without
+    /// the future.
+    fn set_metadata(
+        &self,
+        at: &BlobPath,
+        metadata: Metadata,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Moves `from`, and everything below `from/`, to `to` in one atomic step. Ids and ETags move along.
+    ///
+    /// A blob at `to` is replaced, refused or exchanged as `mode` says. The caller makes sure that `to` is not
+    /// below `from`, and that nothing is below `to/` unless the mode is an exchange.
+    fn rename(&self, from: &BlobPath, to: &BlobPath, mode: RenameMode) -> Result<()>;
+
+    /// Stores content that patches left in several pieces as one file again, if that is cheap and nobody reads
+    /// the blob. Does nothing otherwise.
+    fn tidy(&self, at: &BlobPath) -> Result<()>;
+
+    /// Makes everything acknowledged so far, and the given files' bytes, survive a power loss.
+    async fn sync(&self, files: Vec<Arc<File>>) -> Result<()>;
+
+    /// Room in the store.
+    fn space(&self) -> Result<Space>;
+}
+
+/// What [`LocalStore::find`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The blob of that name.
+    pub blob: Option<Arc<BlobProperties>>,
+    /// The id of the prefix `name/`, if any blob is below it.
+    pub prefix: Option<u64>,
+}
+
+/// What a rename does about its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameMode {
+    /// Replace a blob at the target.
+    Replace,
+    /// [`BlobExists`](super::StoreError::BlobExists) if the target exists.
+    NoReplace,
+    /// Swap source and target, which must both exist.
+    Exchange,
+}
+
+/// Room in the store, in bytes and in names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system the store is on.
+    pub total: u64,
+    /// Free for anybody.
+    pub free: u64,
+    /// Free for the store.
+    pub available: u64,
+    /// How many names the file system can hold.
+    pub names_total: u64,
+    /// How many it still can.
+    pub names_free: u64,
+}
+
+/// A private file under construction.
+#[derive(Debug)]
+pub struct Scratch {
+    id: u64,
+    file: Arc<File>,
+    home: Arc<dyn ScratchHome>,
+}
+
+/// Where scratch files come from and go back to.
+pub trait ScratchHome: Send + Sync + std::fmt::Debug {
+    /// Called once, when the last user is done with the file.
+    fn give_back(&self, id: u64, file: Arc<File>);
+}
+
+impl Scratch {
+    /// For stores: a scratch file with the store's number for it.
+    pub fn new(id: u64, file: Arc<File>, home: Arc<dyn ScratchHome>) -> Self {
+        Self { id, file, home }
+    }
+
+    /// The store's number for this file.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The file, open for reading and writing.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.home.give_back(self.id, Arc::clone(&self.file));
+    }
+}
+
+/// One piece of a version's content.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Where the piece begins in the blob.
+    pub start: u64,
+    /// How long it is.
+    pub len: u64,
+    /// The file it is in and where, or nothing for zeros.
+    pub source: Option<(Arc<File>, u64)>,
+}
+
+/// One version of a blob's content, readable from any thread.
+#[derive(Clone, Debug)]
+pub struct ContentReader {
+    properties: Arc<BlobProperties>,
+    body: Body,
+    /// Keeps the store from reusing the pieces while this reader lives.
+    _pin: Option<Arc<dyn Send + Sync + PinDebug>>,
+}
+
+/// Debug for pins, so that readers can be printed.
+pub trait PinDebug: std::fmt::Debug {}
+impl<T: std::fmt::Debug> PinDebug for T {}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Bytes(Bytes),
+    Pieces(Arc<[Piece]>),
+}
+
+impl ContentReader {
+    /// A reader of content held in memory.
+    pub fn from_bytes(properties: Arc<BlobProperties>, bytes: Bytes) -> Self {
+        Self { properties, body: Body::Bytes(bytes), _pin: None }
+    }
+
+    /// A reader of pieces that follow each other without gaps; `pin` lives as long as any clone of the reader.
+    pub fn from_pieces(
+        properties: Arc<BlobProperties>,
+        pieces: Vec<Piece>,
+        pin: Option<Arc<dyn Send + Sync + PinDebug>>,
+    ) -> Self {
+        Self { properties, body: Body::Pieces(pieces.into()), _pin: pin }
+    }
+
+    /// Properties of the version being read.
+    pub fn properties(&self) -> &Arc<BlobProperties> {
+        &self.properties
+    }
+
+    /// Length of the content.
+    pub fn size(&self) -> u64 {
+        self.properties.size
+    }
+
+    /// The content as one local file from offset 0, if it is one.
+    pub fn as_file(&self) -> Option<&Arc<File>> {
+        match &self.body {
+            Body::Pieces(pieces) => match &**pieces {
+                [Piece { start: 0, source: Some((file, 0)), .. }] => Some(file),
+                _ => None,
+            },
+            Body::Bytes(_) => None,
+        }
+    }
+
+    /// The content in memory, if that is where it is.
+    pub fn as_bytes(&self) -> Option<&Bytes> {
+        match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Pieces(_) => None,
+        }
+    }
+
+    /// The pieces, if the content is in files.
+    pub fn pieces(&self) -> &[Piece] {
+        match &self.body {
+            Body::Pieces(pieces) => pieces,
+            Body::Bytes(_) => &[],
+        }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the content ends; returns how much.
+    ///
+    /// Content that is shorter on disk than recorded (a power loss before any fsync) is an error, not zeros.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.size().saturating_sub(offset);
+        let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let buffer = &mut buffer[..wanted];
+        match &self.body {
+            Body::Bytes(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let part = bytes.get(start..start + wanted).ok_or(io::ErrorKind::UnexpectedEof)?;
+                buffer.copy_from_slice(part);
+            }
+            Body::Pieces(pieces) => read_pieces(pieces, buffer, offset)?,
+        }
+        Ok(wanted)
+    }
+}
+
+fn read_pieces(pieces: &[Piece], buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut index = pieces.partition_point(|piece| piece.start + piece.len <= offset);
+    let mut done = 0;
+    while done < buffer.len() {
+        let piece = pieces.get(index).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let skip = offset + done as u64 - piece.start;
+        let length = usize::try_from(piece.len - skip).unwrap_or(usize::MAX).min(buffer.len() - done);
+        let part = &mut buffer[done..done + length];
+        match &piece.source {
+            Some((file, start)) => file.read_exact_at(part, start + skip)?,
+            None => part.fill(0),
+        }
+        done += length;
+        index += 1;
+    }
+    Ok(())
+}
