@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Longest blob name, in characters, as the Blob service counts.
-pub const BLOB_NAME_CHARS_MAX: usize = 1024;
+pub(super) const BLOB_NAME_CHARS_MAX: usize = 1024;
 
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
