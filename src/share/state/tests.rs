@@ -352,7 +352,7 @@ fn same(state: &FileShareState, model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_sequences_equal_the_naive_model(steps in prop::collection::vec(step(), 1..120)) {
