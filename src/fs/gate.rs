@@ -237,7 +237,9 @@ impl Watched {
                 let only_ghosts = blockers.iter().all(|id| self.ghosts.contains(id));
                 Refused { error: FsError::SharingViolation, only_ghosts }
             }
-            Refusal::AccessDenied => Refused { error: FsError::BadAccess, only_ghosts: false },
+            Refusal::AccessDenied | Refusal::NotOpen | Refusal::IdInUse => {
+                Refused { error: FsError::BadAccess, only_ghosts: false }
+            }
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::share::{Access, Moment, ShareMode};
-use crate::store::{BlobPath, BlobProperties, Found, NewContent, Preconditions};
+use crate::store::{BlobProperties, Found, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
@@ -252,28 +250,8 @@ impl Engine {
         let found = self.local()?.find(&at)?;
         let mut attributes = self.stat_found(ino, &found)?.attributes;
         change(&mut attributes, now);
-        self.write_attributes(ino, &at, found.blob.as_deref(), &attributes).await
-    }
-
-    async fn write_attributes(
-        &self,
-        ino: Ino,
-        at: &BlobPath,
-        blob: Option<&BlobProperties>,
-        attributes: &Attributes,
-    ) -> Result<()> {
-        let always = Preconditions::default();
-        let Some(blob) = blob else {
-            // A directory that exists only because something is below it gets a marker now.
-            let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-            self.store.put_blob(at, Bytes::new(), new, &always).await?;
-            return Ok(());
-        };
-        let mut metadata = blob.metadata.clone();
-        attributes.write_to(&mut metadata);
-        let done = self.local()?.set_metadata(at, metadata, &always)?;
-        self.note_version(ino, blob, &done);
-        Ok(())
+        let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
+        self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
     }
 
     /// The content did not change with the version: what the kernel cached of it is still right.
