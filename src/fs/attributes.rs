@@ -64,7 +64,9 @@ impl Kind {
     fn from_metadata(metadata: &Metadata) -> Self {
         [Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket]
             .into_iter()
-            .find(|kind| kind.marker().is_some_and(|key| metadata.get(key).is_some_and(|value| value == "true")))
+            .find(|kind| {
+                kind.marker().is_some_and(|key| metadata.get(key).is_some_and(|value| value == "true"))
+            })
             .unwrap_or(Kind::File)
     }
 }
@@ -112,7 +114,12 @@ impl Attributes {
     }
 
     /// The same for metadata that does not belong to a blob.
-    pub fn of_metadata(metadata: &Metadata, created: Moment, modified: Moment, default: DefaultOwner) -> Self {
+    pub fn of_metadata(
+        metadata: &Metadata,
+        created: Moment,
+        modified: Moment,
+        default: DefaultOwner,
+    ) -> Self {
         let kind = Kind::from_metadata(metadata);
         let number = |key: &str| metadata.get(key).and_then(|value| value.parse::<i64>().ok());
         let id = |key: &str| number(key).and_then(|value| u32::try_from(value).ok());

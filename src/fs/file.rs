@@ -401,7 +401,8 @@ impl FileState {
                     None => return Ok(()),
                 };
                 let new = info.new_content(stamp.mtime, stamp.ctime)?;
-                info.committed(&store.publish(at, live.scratch(), stamp.size, new, &always)?);
+                let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
+                info.committed(&done);
                 live.note_committed(stamp);
             }
             Content::Overlay(overlay) => {

@@ -165,9 +165,7 @@ impl Gate {
         let mut shard = self.shard(ino).lock();
         let watched = shard.entry(ino).or_default();
         match watched.state.try_open(id, access, share) {
-            Ok(()) => {
-                Ok(OpenPermit { gate: Arc::clone(self), ino, id, access, open: AtomicBool::new(true) })
-            }
+            Ok(()) => Ok(OpenPermit { gate: Arc::clone(self), ino, id, access, open: AtomicBool::new(true) }),
             Err(refusal) => Err(watched.refused(refusal, access, share)),
         }
     }
@@ -268,7 +266,11 @@ impl OpenPermit {
 
     /// Gives the open back. Closing again does nothing.
     pub fn close(&self) -> Closing {
-        if self.open.swap(false, Ordering::AcqRel) { self.gate.close(self.ino, self.id) } else { Closing::Done }
+        if self.open.swap(false, Ordering::AcqRel) {
+            self.gate.close(self.ino, self.id)
+        } else {
+            Closing::Done
+        }
     }
 }
 

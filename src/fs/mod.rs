@@ -35,6 +35,7 @@ mod xattr;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -59,7 +60,7 @@ pub use file::Route;
 pub use gate::DeleteRule;
 pub use handles::HandleId;
 pub use namespace::Caller;
-pub use open::{OpenRequest, Opened};
+pub use open::{OpenRequest, Opened, ReleaseReport};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use xattr::XattrMode;
@@ -69,7 +70,7 @@ pub use xattr::XattrMode;
 pub struct EngineConfig {
     /// What removing the name of an open file means.
     pub delete: DeleteRule,
-    /// Whether the front end can hand local files to the kernel.
+    /// Whether local files may be handed to the kernel, where that is possible.
     pub passthrough: bool,
     /// Who owns what carries no owner of its own.
     pub owner: DefaultOwner,
@@ -90,6 +91,7 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     started: Moment,
+    passthrough: AtomicBool,
 }
 
 impl Engine {
@@ -120,6 +122,7 @@ impl Engine {
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
             started: now(),
+            passthrough: AtomicBool::new(config.passthrough),
         };
         engine.finish_old_removes().await?;
         Ok(Arc::new(engine))
@@ -128,6 +131,15 @@ impl Engine {
     /// The share's name.
     pub fn share(&self) -> &ContainerName {
         &self.share
+    }
+
+    /// Tells whether the front end can hand local files to the kernel; it knows only once it has met the kernel.
+    pub fn set_passthrough(&self, possible: bool) {
+        self.passthrough.store(possible && self.config.passthrough, Ordering::Release);
+    }
+
+    fn passthrough(&self) -> bool {
+        self.passthrough.load(Ordering::Acquire)
     }
 
     /// How many numbers are in use and how many handles are open: for tests and status.

@@ -137,7 +137,7 @@ impl Engine {
         let (ino, file) = self.make_file(parent, segment, &at, &attributes)?;
         // Nobody else can know the number yet, so the gate grants at once.
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
-        let route = file.route(Intent::Write, self.config.passthrough, self.place(Some(&at), &attributes)?)?;
+        let route = file.route(Intent::Write, self.passthrough(), self.place(Some(&at), &attributes)?)?;
         self.nodes.remember(ino, parent, segment);
         let stat = self.new_stat(ino, attributes);
         let handle = self.handles.insert(Handle::new(file, permit));
@@ -167,7 +167,11 @@ impl Engine {
         Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true }
     }
 
-    pub(super) fn place<'a>(&'a self, at: Option<&'a BlobPath>, attributes: &Attributes) -> Result<Place<'a>> {
+    pub(super) fn place<'a>(
+        &'a self,
+        at: Option<&'a BlobPath>,
+        attributes: &Attributes,
+    ) -> Result<Place<'a>> {
         Ok(Place { store: self.local()?, at, mtime: attributes.mtime, now: now() })
     }
 
@@ -193,8 +197,7 @@ impl Engine {
         let ino = file.ino();
         let stat = self.stat(ino).await?;
         // The kernel would not tell us to drop set-id bits when it writes by itself.
-        let kernel_allowed =
-            self.config.passthrough && !(request.write && stat.attributes.has_set_id());
+        let kernel_allowed = self.passthrough() && !(request.write && stat.attributes.has_set_id());
         let route = self.with_place(ino, |place| file.route(request.intent(), kernel_allowed, place)).await?;
         Ok(match route {
             Route::Engine { .. } => Route::Engine { keep_cache: self.keep_cache(file).await },

@@ -54,7 +54,11 @@ impl PendingNames {
             return Vec::new();
         }
         let names = self.names.lock();
-        names.iter().filter(|((at, _), _)| *at == parent).map(|((_, name), ino)| (name.clone(), *ino)).collect()
+        names
+            .iter()
+            .filter(|((at, _), _)| *at == parent)
+            .map(|((_, name), ino)| (name.clone(), *ino))
+            .collect()
     }
 
     fn all(&self) -> Vec<Ino> {
@@ -123,12 +127,8 @@ impl Engine {
 
     /// Finishes what was pending when the last engine died: a dead engine has closed everything.
     pub(super) async fn finish_old_removes(&self) -> Result<()> {
-        let mut query = ListQuery {
-            prefix: format!("{RESERVED}/pending/"),
-            delimiter: None,
-            marker: None,
-            max: PAGE,
-        };
+        let mut query =
+            ListQuery { prefix: format!("{RESERVED}/pending/"), delimiter: None, marker: None, max: PAGE };
         loop {
             let page = self.store.list_blobs(&self.share, &query).await?;
             for item in page.items {

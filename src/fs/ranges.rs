@@ -5,14 +5,14 @@ use std::ops::Range;
 
 /// Disjoint, non-adjacent byte ranges, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RangeSet {
+pub(super) struct RangeSet {
     /// Start to end; neighbours that touch are merged.
     ranges: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
     /// Adds a range.
-    pub fn insert(&mut self, range: Range<u64>) {
+    pub(super) fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -30,7 +30,7 @@ impl RangeSet {
     }
 
     /// Drops everything at and behind `limit`.
-    pub fn truncate(&mut self, limit: u64) {
+    pub(super) fn truncate(&mut self, limit: u64) {
         self.ranges.split_off(&limit);
         if let Some((_, end)) = self.ranges.iter_mut().next_back() {
             *end = (*end).min(limit);
@@ -38,12 +38,12 @@ impl RangeSet {
     }
 
     /// The ranges in order.
-    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
     /// Splits `range` into parts that are inside the set (`true`) and outside.
-    pub fn split(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+    pub(super) fn split(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut parts = Vec::new();
         let mut at = range.start;
         let first = self.ranges.range(..=range.start).next_back().map_or(range.start, |(&start, _)| start);

@@ -63,8 +63,8 @@ impl Engine {
             }
             _ => None,
         };
-        let directories =
-            source.kind == Kind::Directory || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
+        let directories = source.kind == Kind::Directory
+            || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
         if directories {
             let _tree = self.guards.whole_tree().await;
             self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;

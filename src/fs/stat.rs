@@ -13,7 +13,7 @@ use super::nodes::{Ino, ROOT};
 use super::{Engine, now};
 
 /// The block size that `stat` and `statfs` report.
-pub const BLOCK_SIZE: u32 = 4096;
+pub(super) const BLOCK_SIZE: u32 = 4096;
 
 /// What `stat` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,7 @@ impl Engine {
             }
             (None, Some(_)) => {
                 let owner = self.config.owner;
-                let attributes =
-                    Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, self.started);
+                let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, self.started);
                 Ok(self.directory_stat(ino, attributes))
             }
             (None, None) => Err(FsError::NotFound),

@@ -68,7 +68,8 @@ impl Engine {
     /// Removes an attribute.
     pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let key = xattr_key(user_name(name)?);
-        self.change_metadata(ino, |metadata| metadata.remove(&key).map(drop).ok_or(FsError::NoAttribute)).await
+        self.change_metadata(ino, |metadata| metadata.remove(&key).map(drop).ok_or(FsError::NoAttribute))
+            .await
     }
 
     async fn metadata(&self, ino: Ino) -> Result<Metadata> {
@@ -108,7 +109,7 @@ impl Engine {
         self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
     }
 
-    async fn write_metadata(
+    pub(super) async fn write_metadata(
         &self,
         ino: Ino,
         at: &BlobPath,
