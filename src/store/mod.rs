@@ -9,6 +9,7 @@
 mod api;
 mod blob;
 pub mod conditions;
+mod crash;
 pub mod embedded;
 mod error;
 mod local;
@@ -20,6 +21,9 @@ pub use api::{
 };
 pub use blob::{BlobProperties, ETag, HttpHeaders, Metadata};
 pub use conditions::{EtagMatch, Preconditions};
+pub use crash::crash_point;
 pub use error::{Result, StoreError};
-pub use local::{ContentReader, Found, LocalStore, NewContent, RenameMode, Scratch, ScratchHome, Space};
+pub use local::{
+    ContentReader, Found, LocalStore, NewContent, Piece, Pin, RenameMode, Scratch, ScratchHome, Space,
+};
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
