@@ -158,7 +158,11 @@ impl EmbeddedStore {
         };
         let (tell, mut told) = tokio::sync::watch::channel(Progress::default());
         // The receiver lives until the work is done.
-        let work = move || keeper::checkpoint(&kv, &files, |now| drop(tell.send(now)));
+        let work = move || {
+            keeper::checkpoint(&kv, &files, |now| {
+                let _ = tell.send(now);
+            })
+        };
         let ended = runtime.spawn_blocking(work);
         while told.changed().await.is_ok() {
             progress(*told.borrow_and_update());
