@@ -96,8 +96,10 @@ pub trait LocalStore: Send + Sync {
     /// Takes the one local file of `reader` away from the blob: the blob's current version gets a copy of the
     /// bytes under the same ETag, and the file itself becomes a scratch file, content and all.
     ///
-    /// For the rare writer that joins readers who have the file itself. Costs a copy of the content.
-    fn take_over(&self, at: &BlobPath, reader: &ContentReader) -> Result<Scratch>;
+    /// For the rare writer that joins readers who have the file itself. Costs a copy of the content, unless there is
+    /// no blob any more (`at` absent). [`ConditionNotMet`](super::StoreError::ConditionNotMet) if the blob has
+    /// another version by now.
+    fn take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch>;
 
     /// Content up to this size is kept in the index and becomes durable with it; bigger content has files of its
     /// own that are synced first.
