@@ -1,5 +1,8 @@
 //! What the command says to a person: help, messages and exit codes, of the real program and without any mount.
 
+// A test that cannot go on stops.
+#![allow(clippy::unwrap_used)]
+
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};

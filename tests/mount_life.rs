@@ -2,6 +2,9 @@
 //!
 //! Needs root and /dev/fuse; says so and passes without them.
 
+// A test that cannot go on stops.
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -401,6 +404,21 @@ fn a_dead_mount_is_cleared_by_umount() {
     let output = rig.run(&["umount", rig.mnt()]);
     succeeded(&output);
     assert!(out(&output).contains("dead mount"), "{}", out(&output));
+    rig.assert_nothing_left(daemon);
+}
+
+#[test]
+fn a_mount_that_hangs_is_told_and_can_be_detached() {
+    use nix::sys::signal::Signal;
+    let Some(rig) = Rig::new() else { return };
+    rig.mount();
+    let daemon = rig.daemon();
+    kill(daemon, Signal::SIGSTOP);
+    let refusal = rig.run(&["mount", "--data", rig.data(), rig.mnt()]);
+    let detached = rig.run(&["umount", "--lazy", rig.mnt()]);
+    kill(daemon, Signal::SIGCONT);
+    refused(&refusal, &[rig.mnt(), "does not answer"]);
+    succeeded(&detached);
     rig.assert_nothing_left(daemon);
 }
 

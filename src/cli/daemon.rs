@@ -118,10 +118,10 @@ fn live(
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
-        let ending = end(signalled, &detacher, control.as_mut(), mounted, backend, reporter == Reporter::Terminal);
+        let ending = end(signalled, &detacher, control.as_mut(), mounted, &backend, reporter == Reporter::Terminal);
         tokio::pin!(ending);
         tokio::select! {
-            () = &mut ending => Ok(()),
+            result = &mut ending => result.map_err(CliError::Failed),
             () = signals.next() => {
                 tracing::warn!("ending at once on a second signal");
                 detacher.detach_if_there();
@@ -174,7 +174,7 @@ fn start_control(
 }
 
 /// Commits what is pending, and tells the terminal or the log how far it is.
-async fn drain(backend: &Backend, show: bool) {
+async fn drain(backend: &Backend, show: bool) -> Result<(), String> {
     let view = Mutex::new(ProgressView::new(Instant::now()));
     let logged = Mutex::new(Instant::now());
     let tell = |progress: Progress| {
@@ -187,37 +187,37 @@ async fn drain(backend: &Backend, show: bool) {
             tracing::info!("{}", progress::sentence(progress));
         }
     };
-    if let Err(problem) = backend.drain(&tell).await {
-        tracing::error!("{problem}");
-    }
+    let result = backend.drain(&tell).await;
     view.into_inner().finish();
+    result.inspect_err(|problem| tracing::error!("{problem}"))
 }
 
-/// From the wish to end, or the end of the mount, to the last change in the store.
+/// From the wish to end, or the end of the mount, to the last change in the store. The error is what could not be
+/// written; the mount is gone all the same.
 async fn end(
     signalled: bool,
     detacher: &Detacher,
     mut control: Option<&mut ControlServer>,
     mounted: Mounted,
-    backend: Arc<Backend>,
+    backend: &Backend,
     show: bool,
-) {
+) -> Result<(), String> {
     if signalled {
-        // Even if something cannot be committed the mount must go; the log says what.
-        drain(&backend, show).await;
+        // A failure here may be over by the second try below, when no file is open any more.
+        drain(backend, show).await.ok();
         detacher.detach(&mounted).await;
     }
     if let Some(control) = &mut control {
         control.announce_closing();
     }
     join(mounted).await;
-    drain(&backend, show).await;
+    let drained = drain(backend, show).await;
     if let Some(control) = control {
         control.stop().await;
     }
-    // The last reference: the store writes its last words and lets go of the data directory.
-    drop(backend);
+    let closed = backend.close().await.inspect_err(|problem| tracing::error!("{problem}"));
     tracing::info!("ended");
+    drained.and(closed)
 }
 
 async fn join(mounted: Mounted) {

@@ -26,13 +26,14 @@ pub(super) fn start(level: LogLevel, file: Option<File>) {
     result.ok();
 }
 
-/// Libraries are heard from `warn` up only, unless everything was asked for.
+/// Libraries are heard from `warn` up only, unless everything was asked for; the FUSE library warns of what is normal
+/// (an optional request, a mount that is already gone).
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::new(match level {
         LogLevel::Off => "off",
         LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "warn,leasefs=info",
+        LogLevel::Warn => "warn,fuser=error",
+        LogLevel::Info => "warn,fuser=error,leasefs=info",
         LogLevel::Debug => "warn,leasefs=debug",
         LogLevel::Trace => "trace",
     })

@@ -14,6 +14,8 @@ use crate::store::Progress;
 
 /// A daemon that says nothing for so long does not work any more. It tells progress far more often.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(20);
+/// The first answer needs no work at all.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A conversation with the daemon of one mount.
 pub(in crate::cli) struct Client {
@@ -52,13 +54,14 @@ impl Client {
         if peer.uid() != owner {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
-        stream.set_read_timeout(Some(DAEMON_PATIENCE))?;
-        stream.set_write_timeout(Some(DAEMON_PATIENCE))?;
+        stream.set_read_timeout(Some(HELLO_PATIENCE))?;
+        stream.set_write_timeout(Some(HELLO_PATIENCE))?;
         let mut stream = BufReader::new(stream);
         ask(&mut stream, &Request::Hello)?;
         match next(&mut stream)? {
             Reply::Hello(mut hello) => {
                 hello.pid = peer.pid();
+                stream.get_ref().set_read_timeout(Some(DAEMON_PATIENCE))?;
                 Ok(Self { stream, hello })
             }
             Reply::Progress(_) | Reply::Done | Reply::Failed { .. } => Err(unexpected()),
