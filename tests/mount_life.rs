@@ -384,7 +384,7 @@ fn a_dead_mount_is_replaced_by_the_next_mount() {
     let daemon = rig.daemon();
     kill(daemon, nix::sys::signal::Signal::SIGKILL);
     wait_until("the daemon has ended", || !is_running(daemon));
-    assert!(fs::metadata(&rig.mnt).is_err(), "the mount is dead");
+    assert!(nix::sys::statvfs::statvfs(&rig.mnt).is_err(), "the mount is dead");
     let output = rig.mount_with(&[]);
     assert!(err(&output).contains("dead mount"), "{}", err(&output));
     assert_eq!(mounts_at(&rig.mnt), 1);
@@ -530,6 +530,19 @@ fn names_with_spaces_work_everywhere() {
     refused(&rig.run(&["mount", "--data", rig.data(), rig.mnt()]), &["already mounted"]);
     succeeded(&rig.run(&["umount", rig.mnt()]));
     assert!(!rig.mnt.join("file").exists());
+}
+
+#[test]
+fn the_daemon_may_have_as_many_files_open_as_the_system_allows() {
+    let Some(rig) = Rig::new() else { return };
+    // 256 is less than a shell gives, so that the limit is seen to be raised.
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -S -n 256; exec {LEASEFS} mount --data {} {}", rig.data(), rig.mnt());
+    succeeded(&command.args(["-c", &script]).env("HOME", rig.root.path()).output().unwrap());
+    let limits = fs::read_to_string(format!("/proc/{}/limits", rig.daemon())).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    assert_eq!(words[0], words[1], "{line}");
 }
 
 #[test]

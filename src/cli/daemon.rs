@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
@@ -50,6 +51,7 @@ pub(super) fn run(plan: &MountPlan, places: &Places, reporter: Reporter) -> Resu
     mountpoint::refuse_overlap(&mountpoint, &plan.data)?;
     mountpoint::refuse_without_fuse(plan.allow_other)?;
     start_log(plan, reporter)?;
+    raise_file_limit();
     wait_for_predecessor(&mountpoint, places, reporter);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
@@ -72,6 +74,16 @@ fn start_log(plan: &MountPlan, reporter: Reporter) -> Result<(), CliError> {
     };
     log::start(plan.log, file);
     Ok(())
+}
+
+/// Every file that a program has open through the mount is one that we have open too.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
+    match raised {
+        Ok(limit) => tracing::debug!(limit, "open files"),
+        Err(error) => tracing::warn!(%error, "the limit of open files stays as it is"),
+    }
 }
 
 /// `umount` returns before the daemon has ended; whoever mounts again right after it should not have to know.
@@ -284,19 +296,18 @@ impl Detacher {
 
     /// Unmounts cleanly, or lazily if files are open, and then waits a while for them to be closed.
     async fn detach(&self, mounted: &Mounted) {
-        if !self.is_there() {
-            return;
-        }
-        let path = self.mountpoint.clone();
-        // The kernel writes back what is dirty first, which needs our other threads.
-        let result = tokio::task::spawn_blocking(move || detach::detach(&path, Manner::Clean)).await;
-        match result {
-            Ok(Ok(()) | Err(DetachError::NotMounted)) => {}
-            Ok(Err(reason)) => {
-                tracing::info!(%reason, "detaching the mount while files are open");
-                self.detach_now();
+        if self.is_there() {
+            let path = self.mountpoint.clone();
+            // The kernel writes back what is dirty first, which needs our other threads.
+            let result = tokio::task::spawn_blocking(move || detach::detach(&path, Manner::Clean)).await;
+            match result {
+                Ok(Ok(()) | Err(DetachError::NotMounted)) => {}
+                Ok(Err(reason)) => {
+                    tracing::info!(%reason, "detaching the mount while files are open");
+                    self.detach_now();
+                }
+                Err(_) => self.detach_now(),
             }
-            Err(_) => self.detach_now(),
         }
         timeout(DETACHED_PATIENCE, mounted.ended()).await.ok();
     }
