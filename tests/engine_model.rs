@@ -22,7 +22,8 @@ fn run(delete: DeleteRule, passthrough: bool) {
     };
     for seed in seeds {
         println!("seed {seed}, {delete:?}, passthrough {passthrough}");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
             let mut world = World::new(seed, delete, passthrough).await;
             for step in 0..STEPS {

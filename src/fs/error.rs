@@ -88,7 +88,10 @@ impl From<StoreError> for FsError {
             StoreError::Name(_) => FsError::NameTooLong,
             StoreError::Full => FsError::NoSpace,
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,
+            StoreError::InvalidRename { .. } => FsError::Invalid("a directory cannot be moved into itself"),
             StoreError::ConditionsNotSupported
+            | StoreError::UnsatisfiableCondition
+            | StoreError::SourceConditionNotMet
             | StoreError::SnapshotsPresent(_)
             | StoreError::InvalidBlockList
             | StoreError::InvalidBlockId

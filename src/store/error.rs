@@ -33,6 +33,20 @@ pub enum StoreError {
     /// The combination of condition headers is not allowed.
     #[error("these conditions cannot be combined")]
     ConditionsNotSupported,
+    /// A read that asks for something not to be there.
+    #[error("a read cannot ask for the blob not to exist")]
+    UnsatisfiableCondition,
+    /// A condition on the source of a copy did not hold.
+    #[error("a condition on the source of the copy was not met")]
+    SourceConditionNotMet,
+    /// A rename that would put something below itself, or onto a prefix that has blobs below it.
+    #[error("{from} cannot be moved to {to}")]
+    InvalidRename {
+        /// What was to be moved.
+        from: String,
+        /// Where.
+        to: String,
+    },
     /// A lease stands in the way, or a lease action did not fit the lease's state.
     #[error(transparent)]
     Lease(#[from] LeaseRefusal),

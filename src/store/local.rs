@@ -8,6 +8,7 @@
 //! None of these calls waits for the network or for fsync; [`LocalStore::sync`] is the one that makes things
 //! outlive a power loss.
 
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -220,12 +221,12 @@ pub struct ContentReader {
     properties: Arc<BlobProperties>,
     body: Body,
     /// Keeps the store from reusing the pieces while this reader lives.
-    _pin: Option<Arc<dyn Send + Sync + PinDebug>>,
+    pin: Option<Arc<dyn Pin>>,
 }
 
-/// Debug for pins, so that readers can be printed.
-pub trait PinDebug: std::fmt::Debug {}
-impl<T: std::fmt::Debug> PinDebug for T {}
+/// What a store hangs on a reader: lives as long as any clone of it, and tells the store which content it reads.
+pub trait Pin: Any + Send + Sync + std::fmt::Debug {}
+impl<T: Any + Send + Sync + std::fmt::Debug> Pin for T {}
 
 #[derive(Clone, Debug)]
 enum Body {
@@ -236,16 +237,22 @@ enum Body {
 impl ContentReader {
     /// A reader of content held in memory.
     pub fn from_bytes(properties: Arc<BlobProperties>, bytes: Bytes) -> Self {
-        Self { properties, body: Body::Bytes(bytes), _pin: None }
+        Self { properties, body: Body::Bytes(bytes), pin: None }
     }
 
     /// A reader of pieces that follow each other without gaps; `pin` lives as long as any clone of the reader.
     pub fn from_pieces(
         properties: Arc<BlobProperties>,
         pieces: Vec<Piece>,
-        pin: Option<Arc<dyn Send + Sync + PinDebug>>,
+        pin: Option<Arc<dyn Pin>>,
     ) -> Self {
-        Self { properties, body: Body::Pieces(pieces.into()), _pin: pin }
+        Self { properties, body: Body::Pieces(pieces.into()), pin }
+    }
+
+    /// For stores: what was hung on this reader, if it is a `T`.
+    pub fn pin<T: Any>(&self) -> Option<&T> {
+        let pin: &dyn Any = &**self.pin.as_ref()?;
+        pin.downcast_ref()
     }
 
     /// Properties of the version being read.

@@ -9,6 +9,7 @@
 mod api;
 mod blob;
 pub mod conditions;
+mod crash;
 pub mod embedded;
 mod error;
 mod local;
@@ -21,8 +22,10 @@ pub use api::{
 };
 pub use blob::{BlobProperties, ETag, HttpHeaders, Metadata};
 pub use conditions::{EtagMatch, Preconditions};
+pub use crash::crash_point;
 pub use error::{Result, StoreError};
 pub use local::{
-    ContentReader, Found, LocalStore, NewContent, Progress, RenameMode, Scratch, ScratchHome, Space,
+    ContentReader, Found, LocalStore, NewContent, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome,
+    Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};

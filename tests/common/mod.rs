@@ -107,7 +107,8 @@ impl Mount {
     pub fn check(&self) {
         self.stop();
         let output = leasefs(&["check", "--data", self.data.to_str().unwrap()]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "check: {text}");
     }
 }
@@ -146,8 +147,10 @@ pub fn errno<T>(result: io::Result<T>) -> i32 {
 
 /// Names in a directory, sorted.
 pub fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }

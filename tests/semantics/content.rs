@@ -11,7 +11,9 @@ use crate::common::{Mount, on_both_paths};
 const MIB: usize = 1 << 20;
 
 fn pattern(seed: u8, length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8).wrapping_add(seed)).collect()
+    (0..length)
+        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8).wrapping_add(seed))
+        .collect()
 }
 
 /// Disk space that a folder takes.

@@ -55,11 +55,8 @@ fn a_killed_holder_counts_as_a_close() {
     on_both_paths(&[], |mount| {
         let path = mount.path("held");
         fs::write(&path, "x").unwrap();
-        let mut holder = Command::new("sleep")
-            .arg("60")
-            .stdin(Stdio::from(File::open(&path).unwrap()))
-            .spawn()
-            .unwrap();
+        let mut holder =
+            Command::new("sleep").arg("60").stdin(Stdio::from(File::open(&path).unwrap())).spawn().unwrap();
         fs::remove_file(&path).unwrap();
         assert_eq!(errno(File::open(&path)), libc::EBUSY);
         holder.kill().unwrap();

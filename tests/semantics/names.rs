@@ -35,7 +35,8 @@ fn names_have_255_bytes_and_paths_1024_characters() {
 #[test]
 fn odd_names_come_back_unchanged() {
     on_both_paths(&[], |mount| {
-        let odd = ["a\\b", "dot.", "line\nbreak", " space ", "ünïcode", "\u{F029}", "tab\t", "100%25", "a..", "~"];
+        let odd =
+            ["a\\b", "dot.", "line\nbreak", " space ", "ünïcode", "\u{F029}", "tab\t", "100%25", "a..", "~"];
         for name in odd {
             fs::write(mount.path(name), name).unwrap();
         }

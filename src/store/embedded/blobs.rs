@@ -1,0 +1,301 @@
+//! Changing single blobs: put, publish, patch, properties, delete.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use md5::{Digest, Md5};
+
+use crate::store::conditions::{Presence, WriteKind, judge_write};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, HttpHeaders, Metadata, NewContent, Preconditions, Result,
+    Scratch, StoreError, crash_point,
+};
+
+use super::reading::ReaderPin;
+use super::record::{Content, Entry, Extent, Source};
+use super::tx::{Points, Spot, Tx, changed, points};
+use super::{EmbeddedStore, Growth, extents};
+
+/// New content before it has a place in the store.
+pub(super) enum Body {
+    /// Bytes for the database.
+    Bytes(Bytes),
+    /// Pieces in content files.
+    Pieces(Vec<Extent>),
+}
+
+/// Everything about a version to be made.
+pub(super) struct NewVersion {
+    pub(super) body: Body,
+    pub(super) size: u64,
+    pub(super) new: NewContent,
+    pub(super) md5: Option<[u8; 16]>,
+    /// The encoded block list, if it is made of blocks.
+    pub(super) block_list: Option<Vec<u8>>,
+}
+
+impl NewVersion {
+    fn plain(body: Body, size: u64, new: NewContent) -> Self {
+        Self { body, size, new, md5: None, block_list: None }
+    }
+}
+
+impl EmbeddedStore {
+    pub(super) fn blob_put(
+        &self,
+        at: &BlobPath,
+        body: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        let size = body.len() as u64;
+        let md5 = Some(Md5::digest(&body).into());
+        // Lives until the batch refers to its file.
+        let mut file = None;
+        let body = if size <= self.inline_max {
+            Body::Bytes(body)
+        } else {
+            let scratch = self.files.scratch()?;
+            write_all(&scratch, &body, 0)?;
+            crash_point("put_blob_after_write");
+            let pieces = whole(&scratch, size);
+            file = Some(scratch);
+            Body::Pieces(pieces)
+        };
+        let version = NewVersion { body, size, new, md5, block_list: None };
+        let answer = self.make_version(at, version, conditions, points!("put_blob"));
+        drop(file);
+        answer
+    }
+
+    pub(super) fn blob_publish(
+        &self,
+        at: &BlobPath,
+        scratch: &Scratch,
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        let body = if size <= self.inline_max {
+            Body::Bytes(read_scratch(scratch, size)?)
+        } else {
+            let length =
+                scratch.file().metadata().map_err(|error| StoreError::io("scratch file", error))?.len();
+            if length < size {
+                scratch.file().set_len(size).map_err(|error| StoreError::io("scratch file", error))?;
+            }
+            self.files.remember(scratch.id(), scratch.file());
+            self.files.mark_live(scratch.id());
+            Body::Pieces(whole(scratch, size))
+        };
+        crash_point("publish_after_read");
+        self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("publish"))
+    }
+
+    pub(super) fn blob_patch(
+        &self,
+        at: &BlobPath,
+        base: &ContentReader,
+        scratch: &Scratch,
+        ranges: &[Range<u64>],
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        if size <= self.inline_max {
+            let body = Body::Bytes(merged(base, scratch, ranges, size)?);
+            return self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("patch"));
+        }
+        self.files.remember(scratch.id(), scratch.file());
+        // Lives until the batch refers to its file.
+        let mut file = None;
+        let pieces = match (base.pin::<ReaderPin>(), base.as_bytes()) {
+            (Some(pin), _) => pin.extents().to_vec(),
+            (None, Some(bytes)) if bytes.is_empty() => Vec::new(),
+            (None, Some(bytes)) => {
+                let scratch = self.files.scratch()?;
+                write_all(&scratch, bytes, 0)?;
+                let pieces = whole(&scratch, bytes.len() as u64);
+                file = Some(scratch);
+                pieces
+            }
+            (None, None) => {
+                return Err(StoreError::Damaged("the base of a patch is from another store".into()));
+            }
+        };
+        crash_point("patch_after_base");
+        let body = Body::Pieces(extents::replace(&pieces, ranges, scratch.id(), size));
+        let answer = self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("patch"));
+        drop(file);
+        answer
+    }
+
+    /// Makes a version under its conditions, in a transaction of its own.
+    pub(super) fn make_version(
+        &self,
+        at: &BlobPath,
+        version: NewVersion,
+        conditions: &Preconditions,
+        points: Points,
+    ) -> Result<Arc<BlobProperties>> {
+        self.write(Growth::Adds, points, |tx| {
+            let root = self.container(&at.container)?.root;
+            let spot = tx.locate_or_make(root, at.name.as_str())?;
+            let found = tx.presence(&spot, root, at)?;
+            judge_write(conditions, tx.now, WriteKind::Create, found).map_err(|refusal| refusal.about(at))?;
+            tx.put_version(&spot, root, at, version, found)
+        })
+    }
+
+    pub(super) fn blob_set_metadata(
+        &self,
+        at: &BlobPath,
+        metadata: Metadata,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.change_blob(at, conditions, points!("set_metadata"), |blob| blob.metadata = metadata)
+    }
+
+    pub(super) fn blob_set_headers(
+        &self,
+        at: &BlobPath,
+        headers: HttpHeaders,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.change_blob(at, conditions, points!("set_headers"), |blob| blob.headers = headers)
+    }
+
+    fn change_blob(
+        &self,
+        at: &BlobPath,
+        conditions: &Preconditions,
+        points: Points,
+        change: impl FnOnce(&mut BlobProperties),
+    ) -> Result<Arc<BlobProperties>> {
+        self.write(Growth::Adds, points, |tx| {
+            let (spot, entry) = tx.existing(at)?;
+            let found = Presence::Present((&*entry.properties).into());
+            judge_write(conditions, tx.now, WriteKind::Change, found).map_err(|refusal| refusal.about(at))?;
+            let (etag, now) = (tx.etag()?, tx.now);
+            let entry = changed(&entry, |blob| {
+                change(blob);
+                blob.etag = etag;
+                blob.modified = now;
+                blob.lease.modified(now);
+            });
+            let answer = Arc::clone(&entry.properties);
+            tx.put_blob(&spot, Arc::new(entry));
+            Ok(answer)
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// The spot and the version of a blob that must exist.
+    pub(super) fn existing(&mut self, at: &BlobPath) -> Result<(Spot, Arc<Entry>)> {
+        let root = self.store.container(&at.container)?.root;
+        let missing = || StoreError::BlobNotFound(at.to_string());
+        let spot = self.locate(root, at.name.as_str())?.ok_or_else(missing)?;
+        let entry = self.slot(&spot).blob.clone().ok_or_else(missing)?;
+        Ok((spot, entry))
+    }
+
+    /// Replaces what is at the spot by a new version. The conditions are judged already.
+    pub(super) fn put_version(
+        &mut self,
+        spot: &Spot,
+        root: u64,
+        at: &BlobPath,
+        version: NewVersion,
+        found: Presence,
+    ) -> Result<Arc<BlobProperties>> {
+        let old = self.slot(spot).blob.clone();
+        let content = match version.body {
+            Body::Bytes(bytes) => self.store_inline(&bytes)?,
+            Body::Pieces(pieces) => Content::Extents(pieces),
+        };
+        self.refer(&content);
+        if let Some(old) = &old {
+            self.drop_entry(old);
+        }
+        for file in content.files() {
+            self.unsynced(file, version.size);
+        }
+        let mut lease = match found {
+            Presence::Missing => Default::default(),
+            Presence::Reserved(lease) => lease,
+            Presence::Present(subject) => subject.lease,
+        };
+        lease.modified(self.now);
+        let block_list = match version.block_list {
+            Some(list) => {
+                let number = self.number()?;
+                self.batch.put(super::kv::Space::Inline, number.to_be_bytes(), list);
+                Some(number)
+            }
+            None => None,
+        };
+        let properties = Arc::new(BlobProperties {
+            id: self.slot(spot).id().map_or_else(|| self.number(), Ok)?,
+            etag: self.etag()?,
+            size: version.size,
+            created: old.as_ref().map_or(self.now, |old| old.properties.created),
+            modified: self.now,
+            metadata: version.new.metadata,
+            headers: version.new.headers,
+            content_md5: version.md5,
+            lease,
+        });
+        let snapshots = old.map_or(0, |old| old.snapshots);
+        let entry = Entry { properties: Arc::clone(&properties), content, block_list, snapshots };
+        self.put_blob(spot, Arc::new(entry));
+        self.drop_staged(root, at)?;
+        Ok(properties)
+    }
+}
+
+/// The first `size` bytes of a scratch file as pieces.
+pub(super) fn whole(scratch: &Scratch, size: u64) -> Vec<Extent> {
+    vec![Extent { len: size, source: Some(Source { file: scratch.id(), offset: 0 }) }]
+}
+
+pub(super) fn write_all(scratch: &Scratch, bytes: &[u8], offset: u64) -> Result<()> {
+    scratch.file().write_all_at(bytes, offset).map_err(|error| StoreError::io("write content", error))
+}
+
+/// The first `size` bytes of a scratch file; zeros where it is shorter.
+fn read_scratch(scratch: &Scratch, size: u64) -> Result<Bytes> {
+    let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+    read_up_to(scratch, &mut buffer, 0)?;
+    Ok(buffer.into())
+}
+
+fn read_up_to(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match scratch.file().read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(StoreError::io("read scratch file", error)),
+        }
+    }
+    Ok(())
+}
+
+/// `base` with `ranges` replaced from `scratch`, as bytes; small enough for memory.
+fn merged(base: &ContentReader, scratch: &Scratch, ranges: &[Range<u64>], size: u64) -> Result<Bytes> {
+    let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+    base.read_at(&mut buffer, 0).map_err(|error| StoreError::io("read the base of a patch", error))?;
+    for range in ranges {
+        let place = usize::try_from(range.start).unwrap_or(usize::MAX)
+            ..usize::try_from(range.end).unwrap_or(usize::MAX);
+        let part =
+            buffer.get_mut(place).ok_or_else(|| StoreError::Damaged("a patch range is outside".into()))?;
+        read_up_to(scratch, part, range.start)?;
+    }
+    Ok(buffer.into())
+}

@@ -1,0 +1,349 @@
+//! Staged blocks and block lists.
+//!
+//! Staged blocks belong to a name, whether or not a blob is there: `[root][name] 0` holds what is known of them,
+//! `[root][name] 0 [block id]` one block each. A name never holds the byte 0.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::share::lease::{Lease, LeaseId};
+use crate::store::conditions::{Presence, Subject, WriteKind, judge_read, judge_write};
+use crate::store::{
+    BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, NewContent, Preconditions,
+    Result, Scratch, StoreError, crash_point,
+};
+
+use super::blobs::{Body, NewVersion, whole, write_all};
+use super::kv::{Kv, Space, View};
+use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode, encode};
+use super::tx::{Spot, Tx, changed, points};
+use super::{EmbeddedStore, Growth, copy, extents};
+
+const STAGED_TAG: u8 = b'b';
+const BLOCK_ID_MAX: usize = 64;
+const STAGED_BLOCKS_MAX: u32 = 100_000;
+const COMMITTED_BLOCKS_MAX: usize = 50_000;
+
+/// What all keys of a container's staged blocks start with.
+pub(super) fn staging_prefix(root: u64) -> Vec<u8> {
+    let mut key = vec![STAGED_TAG];
+    key.extend_from_slice(&root.to_be_bytes());
+    key
+}
+
+fn staging_key(root: u64, name: &str) -> Vec<u8> {
+    let mut key = staging_prefix(root);
+    key.extend_from_slice(name.as_bytes());
+    key.push(0);
+    key
+}
+
+fn block_key(root: u64, name: &str, id: &BlockId) -> Vec<u8> {
+    let mut key = staging_key(root, name);
+    key.extend_from_slice(&id.0);
+    key
+}
+
+/// Whether anything is staged in the whole store.
+pub(super) fn any_staged(kv: &Kv) -> Result<bool> {
+    Ok(kv.view()?.prefix(Space::Misc, &[STAGED_TAG]).next().is_some())
+}
+
+/// A committed block: its id and where it is in the content.
+type CommittedBlocks = Vec<(Vec<u8>, u64)>;
+
+impl EmbeddedStore {
+    fn staging(&self, root: u64, at: &BlobPath) -> Result<Option<Staging>> {
+        if !self.staged_any.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let value = self.kv.get(Space::Misc, &staging_key(root, at.name.as_str()))?;
+        value.map(|value| decode(&value, "a staging record")).transpose()
+    }
+
+    /// What a name without a blob is.
+    pub(super) fn staged_presence(&self, root: u64, at: &BlobPath) -> Result<Presence> {
+        let staging = self.staging(root, at)?;
+        Ok(staging.map_or(Presence::Missing, |staging| Presence::Reserved(staging.lease)))
+    }
+
+    fn staged_blocks(&self, view: &View, root: u64, at: &BlobPath) -> Result<BTreeMap<BlockId, StagedBlock>> {
+        let key = staging_key(root, at.name.as_str());
+        let mut blocks = BTreeMap::new();
+        for pair in view.prefix(Space::Misc, &key) {
+            let (block, value) = pair?;
+            if block.len() > key.len() {
+                blocks.insert(BlockId(block[key.len()..].to_vec()), decode(&value, "a staged block")?);
+            }
+        }
+        Ok(blocks)
+    }
+
+    fn committed_blocks(&self, entry: Option<&Arc<Entry>>) -> Result<CommittedBlocks> {
+        let Some(number) = entry.and_then(|entry| entry.block_list) else { return Ok(Vec::new()) };
+        let value = self.kv.get(Space::Inline, &number.to_be_bytes())?;
+        value.map_or(Ok(Vec::new()), |value| decode(&value, "a block list"))
+    }
+
+    pub(super) fn block_put(
+        &self,
+        at: &BlobPath,
+        id: &BlockId,
+        body: Bytes,
+        lease: Option<LeaseId>,
+    ) -> Result<()> {
+        if id.0.is_empty() || id.0.len() > BLOCK_ID_MAX {
+            return Err(StoreError::InvalidBlockId);
+        }
+        let size = body.len() as u64;
+        // Lives until the batch refers to its file.
+        let mut file = None;
+        let body = if size <= self.inline_max {
+            Body::Bytes(body)
+        } else {
+            let scratch = self.files.scratch()?;
+            write_all(&scratch, &body, 0)?;
+            crash_point("put_block_after_write");
+            let pieces = whole(&scratch, size);
+            file = Some(scratch);
+            Body::Pieces(pieces)
+        };
+        let answer = self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, body, size, lease));
+        drop(file);
+        answer
+    }
+
+    pub(super) fn block_list_put(
+        &self,
+        at: &BlobPath,
+        list: &[BlockListEntry],
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        if list.len() > COMMITTED_BLOCKS_MAX {
+            return Err(StoreError::LimitExceeded("a blob has at most 50,000 blocks"));
+        }
+        // Lives until the batch refers to its file.
+        let mut file = None;
+        let answer = self.write(Growth::Adds, points!("put_block_list"), |tx| {
+            let root = self.container(&at.container)?.root;
+            let spot = tx.locate_or_make(root, at.name.as_str())?;
+            let found = tx.presence(&spot, root, at)?;
+            judge_write(conditions, tx.now, WriteKind::Create, found).map_err(|refusal| refusal.about(at))?;
+            let (parts, blocks) = tx.resolve_blocks(&spot, root, at, list)?;
+            let size = blocks.iter().map(|(_, size)| size).sum();
+            let (body, scratch) = self.join(parts, size)?;
+            file = scratch;
+            let block_list = Some(encode(&blocks)?);
+            tx.put_version(&spot, root, at, NewVersion { body, size, new, md5: None, block_list }, found)
+        });
+        drop(file);
+        answer
+    }
+
+    /// Puts parts behind each other: in memory if that is small, else as pieces of files.
+    fn join(&self, parts: Vec<Body>, size: u64) -> Result<(Body, Option<Scratch>)> {
+        if size <= self.inline_max {
+            let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+            for part in parts {
+                match part {
+                    Body::Bytes(part) => bytes.extend_from_slice(&part),
+                    Body::Pieces(pieces) => self.read_pieces(&pieces, &mut bytes)?,
+                }
+            }
+            return Ok((Body::Bytes(bytes.into()), None));
+        }
+        let mut pieces = Vec::new();
+        let mut scratch: Option<Scratch> = None;
+        let mut written = 0;
+        for part in parts {
+            match part {
+                Body::Pieces(part) => part.into_iter().for_each(|piece| extents::append(&mut pieces, piece)),
+                Body::Bytes(bytes) => {
+                    let file = match &scratch {
+                        Some(scratch) => scratch,
+                        None => scratch.insert(self.files.scratch()?),
+                    };
+                    write_all(file, &bytes, written)?;
+                    let source = Some(Source { file: file.id(), offset: written });
+                    extents::append(&mut pieces, Extent { len: bytes.len() as u64, source });
+                    written += bytes.len() as u64;
+                }
+            }
+        }
+        Ok((Body::Pieces(pieces), scratch))
+    }
+
+    fn read_pieces(&self, pieces: &[Extent], bytes: &mut Vec<u8>) -> Result<()> {
+        for piece in pieces {
+            let start = bytes.len();
+            bytes.resize(start + usize::try_from(piece.len).unwrap_or(usize::MAX), 0);
+            if let Some(source) = piece.source {
+                let file =
+                    self.files.open(source.file).map_err(|error| StoreError::io("open content", error))?;
+                copy::read_exactly(&file, &mut bytes[start..], source.offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn block_list_get(&self, at: &BlobPath, conditions: &Preconditions) -> Result<BlockReport> {
+        let root = self.container(&at.container)?.root;
+        let entry = self.current(at)?;
+        let blocks = self.staged_blocks(&self.kv.view()?, root, at)?;
+        let uncommitted: Vec<_> = blocks.into_iter().map(|(id, block)| (id, block.size)).collect();
+        if let Some(entry) = &entry {
+            let subject = Subject::from(&*entry.properties);
+            judge_read(conditions, (self.clock)(), Some(&subject)).map_err(|refusal| refusal.about(at))?;
+        } else if uncommitted.is_empty() {
+            return Err(StoreError::BlobNotFound(at.to_string()));
+        } else if let Presence::Reserved(lease) = self.staged_presence(root, at)? {
+            lease.check_read((self.clock)(), conditions.lease)?;
+        }
+        let committed = self.committed_blocks(entry.as_ref())?;
+        Ok(BlockReport {
+            committed: committed.into_iter().map(|(id, size)| (BlockId(id), size)).collect(),
+            uncommitted,
+            properties: entry.map(|entry| Arc::clone(&entry.properties)),
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// What is under the name: a blob, staged blocks, or nothing.
+    pub(super) fn presence(&self, spot: &Spot, root: u64, at: &BlobPath) -> Result<Presence> {
+        match self.slot(spot).presence() {
+            Presence::Missing => self.store.staged_presence(root, at),
+            other => Ok(other),
+        }
+    }
+
+    /// Gives a name that has only staged blocks another lease.
+    pub(super) fn set_staged_lease(&mut self, root: u64, at: &BlobPath, lease: Lease) -> Result<()> {
+        if let Some(mut staging) = self.store.staging(root, at)? {
+            staging.lease = lease;
+            self.batch.put(Space::Misc, staging_key(root, at.name.as_str()), encode(&staging)?);
+        }
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        at: &BlobPath,
+        id: &BlockId,
+        body: Body,
+        size: u64,
+        lease: Option<LeaseId>,
+    ) -> Result<()> {
+        let root = self.store.container(&at.container)?.root;
+        let spot = self.locate(root, at.name.as_str())?;
+        let blob = spot.as_ref().and_then(|spot| self.slot(spot).blob.clone());
+        let mut staging = self.store.staging(root, at)?.unwrap_or_default();
+        let mut guard = blob.as_ref().map_or(staging.lease, |blob| blob.properties.lease);
+        guard.check_write(self.now, lease)?;
+        let id_length = id.0.len() as u8;
+        if staging.blocks > 0 && staging.id_length != id_length {
+            return Err(StoreError::InvalidBlockId);
+        }
+        let key = block_key(root, at.name.as_str(), id);
+        match self.store.kv.get(Space::Misc, &key)? {
+            Some(value) => {
+                let replaced: StagedBlock = decode(&value, "a staged block")?;
+                self.drop_content(&replaced.content);
+            }
+            None if staging.blocks >= STAGED_BLOCKS_MAX => {
+                return Err(StoreError::LimitExceeded("a blob has at most 100,000 staged blocks"));
+            }
+            None => staging.blocks += 1,
+        }
+        let content = self.place(body)?;
+        self.batch.put(Space::Misc, key, encode(&StagedBlock { size, content })?);
+        // A write by somebody else is what an expired lease must not survive.
+        guard.modified(self.now);
+        match (&spot, &blob) {
+            (Some(spot), Some(blob)) if blob.properties.lease != guard => {
+                self.put_blob(spot, Arc::new(changed(blob, |blob| blob.lease = guard)));
+            }
+            (_, Some(_)) => {}
+            (_, None) => staging.lease = guard,
+        }
+        (staging.touched, staging.id_length) = (self.now, id_length);
+        self.batch.put(Space::Misc, staging_key(root, at.name.as_str()), encode(&staging)?);
+        self.store.staged_any.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The content of the blocks in a list, and the list to remember.
+    fn resolve_blocks(
+        &mut self,
+        spot: &Spot,
+        root: u64,
+        at: &BlobPath,
+        list: &[BlockListEntry],
+    ) -> Result<(Vec<Body>, CommittedBlocks)> {
+        let store = self.store;
+        let staged = store.staged_blocks(&store.kv.view()?, root, at)?;
+        let entry = self.slot(spot).blob.clone();
+        let mut committed = BTreeMap::new();
+        let mut start = 0;
+        for (id, size) in store.committed_blocks(entry.as_ref())? {
+            committed.insert(BlockId(id), start..start + size);
+            start += size;
+        }
+        let mut seen = HashSet::new();
+        let (mut parts, mut blocks) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
+        for wanted in list {
+            let staged = staged.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Committed);
+            let old = committed.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Uncommitted);
+            if !seen.insert(&wanted.id) {
+                return Err(StoreError::InvalidBlockList);
+            }
+            let (part, size) = match (staged, old, &entry) {
+                (Some(block), _, _) => (store.part(&block.content, 0..block.size)?, block.size),
+                (None, Some(range), Some(entry)) => {
+                    (store.part(&entry.content, range.clone())?, range.end - range.start)
+                }
+                (None, _, _) => return Err(StoreError::InvalidBlockList),
+            };
+            parts.push(part);
+            blocks.push((wanted.id.0.clone(), size));
+        }
+        Ok((parts, blocks))
+    }
+
+    /// Drops what is staged under a name.
+    pub(super) fn drop_staged(&mut self, root: u64, at: &BlobPath) -> Result<()> {
+        if self.store.staging(root, at)?.is_none() {
+            return Ok(());
+        }
+        let key = staging_key(root, at.name.as_str());
+        let view = self.store.kv.view()?;
+        for (id, block) in self.store.staged_blocks(&view, root, at)? {
+            self.drop_content(&block.content);
+            self.batch.remove(Space::Misc, block_key(root, at.name.as_str(), &id));
+        }
+        self.batch.remove(Space::Misc, key);
+        Ok(())
+    }
+}
+
+impl EmbeddedStore {
+    /// A part of some content.
+    fn part(&self, content: &Content, range: std::ops::Range<u64>) -> Result<Body> {
+        match content {
+            Content::Empty => Ok(Body::Bytes(Bytes::new())),
+            Content::Inline(number) => {
+                let value = self.kv.get(Space::Inline, &number.to_be_bytes())?;
+                let bytes: Bytes =
+                    value.ok_or_else(|| StoreError::Damaged("a block is missing".into()))?.into();
+                let place = range.start as usize..range.end as usize;
+                let inside = place.end <= bytes.len();
+                if inside { Ok(Body::Bytes(bytes.slice(place))) } else { Err(StoreError::InvalidBlockList) }
+            }
+            Content::Extents(pieces) => Ok(Body::Pieces(extents::slice(pieces, range))),
+        }
+    }
+}

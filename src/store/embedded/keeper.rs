@@ -1,0 +1,204 @@
+//! The thread that does what can wait: removing files, checkpoints, compaction, emptying deleted containers.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::store::{Progress, Result, StoreError, crash_point};
+
+use super::EmbeddedStore;
+use super::committer::persist;
+use super::content::{FOLDERS, Files, folder_name};
+use super::kv::{Kv, Space};
+
+/// Removed keys slow listing down, each a little: past this many a key space is rewritten.
+const REMOVED_KEYS: u64 = 50_000;
+
+/// Compaction takes at most one part in so many of the time.
+const COMPACTION_PART: u32 = 10;
+
+/// How often the thread looks for work that nobody announces.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The handle of the keeper thread.
+#[derive(Default)]
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+}
+
+impl Keeper {
+    /// Starts the thread. After a crash, content files below `leftovers` that nothing refers to are removed first.
+    pub(super) fn start(
+        &self,
+        store: &Arc<EmbeddedStore>,
+        checkpoint_every: Duration,
+        leftovers: Option<u64>,
+    ) {
+        let work = Work {
+            store: Arc::downgrade(store),
+            kv: Arc::clone(&store.kv),
+            files: Arc::clone(&store.files),
+            shared: Arc::clone(&self.shared),
+            checkpoint_every,
+        };
+        let spawned =
+            std::thread::Builder::new().name("store-keeper".into()).spawn(move || work.run(leftovers));
+        match spawned {
+            Ok(thread) => *self.thread.lock() = Some(thread),
+            Err(error) => tracing::error!(%error, "the keeper could not be started"),
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    store: Weak<EmbeddedStore>,
+    kv: Arc<Kv>,
+    files: Arc<Files>,
+    shared: Arc<Shared>,
+    checkpoint_every: Duration,
+}
+
+impl Work {
+    fn run(&self, leftovers: Option<u64>) {
+        if let Some(below) = leftovers
+            && let Err(error) = self.remove_leftovers(below)
+        {
+            tracing::warn!(%error, "leftovers of a crash could not all be removed");
+        }
+        let mut checkpointed = Instant::now();
+        let mut compact_after = Instant::now();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.files.remove_doomed(Some(LOOK_EVERY.min(self.checkpoint_every)));
+            if checkpointed.elapsed() >= self.checkpoint_every {
+                self.checkpoint();
+                checkpointed = Instant::now();
+            }
+            if Instant::now() >= compact_after {
+                compact_after = Instant::now() + self.compact() * COMPACTION_PART;
+            }
+            self.purge();
+        }
+    }
+
+    fn checkpoint(&self) {
+        if !self.kv.is_dirty() && self.files.unsynced().amount().0 == 0 {
+            return;
+        }
+        if let Err(error) = checkpoint(&self.kv, &self.files, |_| {}) {
+            tracing::error!(%error, "a checkpoint failed and will be tried again");
+        }
+    }
+
+    /// Rewrites spaces with many removed keys; answers how long that took.
+    fn compact(&self) -> Duration {
+        let started = Instant::now();
+        for space in [Space::Names, Space::Misc, Space::Contents, Space::Inline] {
+            if self.kv.removed(space) < REMOVED_KEYS || self.shared.stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            if let Err(error) = self.kv.compact(space) {
+                tracing::warn!(%error, "a compaction failed");
+            }
+        }
+        started.elapsed()
+    }
+
+    fn purge(&self) {
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let Some(store) = self.store.upgrade() else { return };
+            match store.purge_some() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::error!(%error, "a deleted container could not be emptied");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn remove_leftovers(&self, below: u64) -> Result<()> {
+        let mut removed = 0u64;
+        for folder in 0..FOLDERS {
+            let path = self.files.folder().join(folder_name(folder));
+            let failed = |error| StoreError::io(format!("read {}", path.display()), error);
+            for entry in fs::read_dir(&path).map_err(failed)? {
+                if self.shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                let entry = entry.map_err(failed)?;
+                let name = entry.file_name();
+                let number = name.to_str().and_then(|name| u64::from_str_radix(name, 16).ok());
+                let Some(number) = number.filter(|number| *number < below) else { continue };
+                if self.kv.get(Space::Contents, &number.to_be_bytes())?.is_none()
+                    && !self.files.in_use(number)
+                {
+                    crash_point("leftovers_before_unlink");
+                    fs::remove_file(entry.path()).map_err(failed)?;
+                    removed += 1;
+                }
+            }
+        }
+        if removed > 0 {
+            tracing::info!(removed, "removed content files that an interrupted process left over");
+        }
+        Ok(())
+    }
+}
+
+/// Makes everything committed so far survive a power loss: contents first, then the records that name them.
+pub(super) fn checkpoint(kv: &Kv, files: &Files, progress: impl Fn(Progress)) -> Result<()> {
+    let work = files.unsynced().take_files();
+    let again = || work.files.iter().for_each(|&(number, size)| files.unsynced().file(number, size));
+    let bytes = work.files.iter().map(|(_, size)| size).sum();
+    let files_total = work.files.len() as u64;
+    let mut now = Progress { files_done: 0, files_total, bytes_done: 0, bytes_total: bytes };
+    let synced = if work.everything {
+        sync_file_system(files)
+    } else {
+        work.files.iter().try_for_each(|&(number, size)| {
+            sync_content(files, number)?;
+            now.files_done += 1;
+            now.bytes_done += size;
+            progress(now);
+            Ok(())
+        })
+    };
+    crash_point("checkpoint_after_files");
+    synced.and_then(|()| persist(kv, files)).inspect_err(|_| again())
+}
+
+fn sync_content(files: &Files, number: u64) -> Result<()> {
+    match files.open(number) {
+        Ok(file) => file.sync_data().map_err(|error| StoreError::io("sync content", error)),
+        // Removed meanwhile.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(StoreError::io("sync content", error)),
+    }
+}
+
+fn sync_file_system(files: &Files) -> Result<()> {
+    let failed = |error| StoreError::io("sync the file system", error);
+    let folder = fs::File::open(files.folder()).map_err(failed)?;
+    nix::unistd::syncfs(folder).map_err(|errno| failed(errno.into()))
+}

@@ -1,0 +1,96 @@
+//! The local abilities, as the engine calls them.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, Found, LocalStore, Metadata, NewContent, Preconditions,
+    Progress, RenameMode, Result, Scratch, Space,
+};
+
+use super::EmbeddedStore;
+use super::committer::sync_files;
+
+#[async_trait]
+impl LocalStore for EmbeddedStore {
+    fn find(&self, at: &BlobPath) -> Result<Found> {
+        self.blob_find(at)
+    }
+
+    fn scratch(&self) -> Result<Scratch> {
+        self.space.check()?;
+        self.files.scratch()
+    }
+
+    fn reader(&self, at: &BlobPath) -> Result<ContentReader> {
+        self.blob_reader(at)
+    }
+
+    fn publish(
+        &self,
+        at: &BlobPath,
+        scratch: &Scratch,
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_publish(at, scratch, size, new, conditions)
+    }
+
+    fn patch(
+        &self,
+        at: &BlobPath,
+        base: &ContentReader,
+        scratch: &Scratch,
+        ranges: &[Range<u64>],
+        size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_patch(at, base, scratch, ranges, size, new, conditions)
+    }
+
+    fn set_metadata(
+        &self,
+        at: &BlobPath,
+        metadata: Metadata,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_set_metadata(at, metadata, conditions)
+    }
+
+    fn rename(&self, from: &BlobPath, to: &BlobPath, mode: RenameMode) -> Result<()> {
+        self.blob_rename(from, to, mode)
+    }
+
+    fn tidy(&self, at: &BlobPath) -> Result<()> {
+        self.blob_tidy(at)
+    }
+
+    fn take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch> {
+        self.blob_take_over(at, reader)
+    }
+
+    fn inline_max(&self) -> u64 {
+        self.inline_max
+    }
+
+    async fn sync_data(&self, files: Vec<Arc<File>>) -> Result<()> {
+        sync_files(files).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.committer.sync().await
+    }
+
+    async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        self.checkpoint_with(progress).await
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.space.ask()
+    }
+}

@@ -1,0 +1,166 @@
+//! Snapshots: versions that stay readable under the moment they were taken.
+//!
+//! They are stored under the blob's number, so a rename takes them along without touching them.
+
+use std::sync::Arc;
+
+use crate::share::Moment;
+use crate::store::conditions::{Presence, WriteKind, judge_write};
+use crate::store::{
+    BlobPath, BlobProperties, DeleteSnapshots, Metadata, Preconditions, Result, SnapshotId, StoreError,
+};
+
+use super::kv::Space;
+use super::record::Entry;
+use super::tx::{Tx, changed, points};
+use super::{EmbeddedStore, Growth};
+
+const SNAPSHOT_TAG: u8 = b's';
+
+fn snapshots_key(id: u64) -> Vec<u8> {
+    let mut key = vec![SNAPSHOT_TAG];
+    key.extend_from_slice(&id.to_be_bytes());
+    key
+}
+
+fn snapshot_key(id: u64, snapshot: SnapshotId) -> Vec<u8> {
+    let mut key = snapshots_key(id);
+    // The sign bit turned over, so that moments before 1970 sort first.
+    key.extend_from_slice(&(snapshot.0.0 ^ i64::MIN).to_be_bytes());
+    key
+}
+
+fn snapshot_of(key: &[u8]) -> Result<SnapshotId> {
+    let bytes =
+        key.last_chunk::<8>().ok_or_else(|| StoreError::Damaged("a snapshot key is too short".into()))?;
+    Ok(SnapshotId(Moment(i64::from_be_bytes(*bytes) ^ i64::MIN)))
+}
+
+impl EmbeddedStore {
+    pub(super) fn find_snapshot(&self, at: &BlobPath, snapshot: SnapshotId) -> Result<Option<Arc<Entry>>> {
+        let Some(blob) = self.current(at)? else { return Ok(None) };
+        let value = self.kv.get(Space::Misc, &snapshot_key(blob.properties.id, snapshot))?;
+        value.map(|value| Entry::decode(&value).map(Arc::new)).transpose()
+    }
+
+    pub(super) fn blob_snapshot(
+        &self,
+        at: &BlobPath,
+        metadata: Option<Metadata>,
+        conditions: &Preconditions,
+    ) -> Result<(SnapshotId, Arc<BlobProperties>)> {
+        self.with_second(at, None, |entry, body| {
+            self.write(Growth::Adds, points!("snapshot"), |tx| {
+                let (spot, now) = tx.existing(at)?;
+                let found = Presence::Present((&*now.properties).into());
+                judge_write(conditions, tx.now, WriteKind::Keep, found)
+                    .map_err(|refusal| refusal.about(at))?;
+                if now.content != entry.content {
+                    return Ok(None);
+                }
+                let content = tx.place(body)?;
+                let block_list = tx.second_block_list(&now)?;
+                let id = now.properties.id;
+                let mut snapshot = SnapshotId(tx.now);
+                while self.kv.get(Space::Misc, &snapshot_key(id, snapshot))?.is_some() {
+                    snapshot = SnapshotId(Moment(snapshot.0.0 + 100));
+                }
+                let mut taken = changed(&now, |blob| {
+                    blob.lease = Default::default();
+                    if let Some(metadata) = &metadata {
+                        blob.metadata = metadata.clone();
+                    }
+                });
+                (taken.content, taken.block_list, taken.snapshots) = (content, block_list, 0);
+                tx.batch.put(Space::Misc, snapshot_key(id, snapshot), taken.encode()?);
+                let mut base = Entry::clone(&now);
+                base.snapshots += 1;
+                tx.put_blob(&spot, Arc::new(base));
+                Ok(Some((snapshot, taken.properties)))
+            })
+        })
+    }
+
+    pub(super) fn snapshot_list(&self, at: &BlobPath) -> Result<Vec<(SnapshotId, Arc<BlobProperties>)>> {
+        let blob = self.current(at)?.ok_or_else(|| StoreError::BlobNotFound(at.to_string()))?;
+        let view = self.kv.view()?;
+        let read = |pair: std::result::Result<(super::kv::Value, super::kv::Value), super::kv::KvError>| {
+            let (key, value) = pair?;
+            Ok((snapshot_of(&key)?, Entry::decode(&value)?.properties))
+        };
+        view.prefix(Space::Misc, &snapshots_key(blob.properties.id)).map(read).collect()
+    }
+
+    pub(super) fn snapshot_delete(&self, at: &BlobPath, snapshot: SnapshotId) -> Result<()> {
+        self.write(Growth::Frees, points!("delete_snapshot"), |tx| {
+            let (spot, entry) = tx.existing(at)?;
+            let key = snapshot_key(entry.properties.id, snapshot);
+            let value = self.kv.get(Space::Misc, &key)?;
+            let value = value.ok_or_else(|| StoreError::BlobNotFound(format!("{at} (snapshot)")))?;
+            tx.drop_entry(&Entry::decode(&value)?);
+            tx.batch.remove(Space::Misc, key);
+            let mut base = Entry::clone(&entry);
+            base.snapshots = base.snapshots.saturating_sub(1);
+            tx.put_blob(&spot, Arc::new(base));
+            Ok(())
+        })
+    }
+
+    pub(super) fn blob_delete(
+        &self,
+        at: &BlobPath,
+        snapshots: DeleteSnapshots,
+        conditions: &Preconditions,
+    ) -> Result<()> {
+        self.write(Growth::Frees, points!("delete"), |tx| {
+            let (spot, entry) = tx.existing(at)?;
+            let found = Presence::Present((&*entry.properties).into());
+            judge_write(conditions, tx.now, WriteKind::Change, found).map_err(|refusal| refusal.about(at))?;
+            match snapshots {
+                DeleteSnapshots::Refuse if entry.snapshots > 0 => {
+                    return Err(StoreError::SnapshotsPresent(at.to_string()));
+                }
+                DeleteSnapshots::Refuse => {}
+                DeleteSnapshots::Include | DeleteSnapshots::Only => tx.drop_snapshots(entry.properties.id)?,
+            }
+            if snapshots == DeleteSnapshots::Only {
+                let mut base = Entry::clone(&entry);
+                base.snapshots = 0;
+                tx.put_blob(&spot, Arc::new(base));
+                return Ok(());
+            }
+            let root = self.container(&at.container)?.root;
+            tx.take_blob(&spot);
+            tx.drop_entry(&entry);
+            tx.drop_staged(root, at)
+        })
+    }
+}
+
+impl Tx<'_> {
+    /// Removes all snapshots of a blob.
+    pub(super) fn drop_snapshots(&mut self, id: u64) -> Result<()> {
+        let view = self.store.kv.view()?;
+        for pair in view.prefix(Space::Misc, &snapshots_key(id)) {
+            let (key, value) = pair?;
+            self.drop_entry(&Entry::decode(&value)?);
+            self.batch.remove(Space::Misc, &*key);
+        }
+        Ok(())
+    }
+
+    /// Gives the snapshots of one blob to another.
+    pub(super) fn move_snapshots(&mut self, from: u64, to: u64) -> Result<()> {
+        let view = self.store.kv.view()?;
+        for pair in view.prefix(Space::Misc, &snapshots_key(from)) {
+            let (key, value) = pair?;
+            let mut snapshot = snapshot_of(&key)?;
+            while view.get(Space::Misc, &snapshot_key(to, snapshot))?.is_some() {
+                snapshot = SnapshotId(Moment(snapshot.0.0 + 100));
+            }
+            self.batch.put(Space::Misc, snapshot_key(to, snapshot), &*value);
+            self.batch.remove(Space::Misc, &*key);
+        }
+        Ok(())
+    }
+}
