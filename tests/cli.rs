@@ -214,6 +214,11 @@ fn check_of_what_is_no_store() {
     assert!(!missing.exists(), "a check makes nothing");
     let output = run(home.path(), &["check"]);
     refused(&output, 1, &[".local/share/leasefs"]);
+    let empty = home.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let output = run(home.path(), &["check", "--data", empty.to_str().unwrap()]);
+    refused(&output, 1, &[empty.to_str().unwrap(), "empty"]);
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "a check makes nothing");
     let foreign = home.path().join("foreign");
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("letter.txt"), "dear").unwrap();

@@ -492,6 +492,35 @@ fn shares_of_one_store_are_separate() {
 }
 
 #[test]
+fn check_finds_content_that_is_missing() {
+    let Some(rig) = Rig::new() else { return };
+    rig.mount();
+    fs::write(rig.mnt.join("big"), vec![7; 300_000]).unwrap();
+    fs::write(rig.mnt.join("small"), "x").unwrap();
+    succeeded(&rig.run(&["umount", rig.mnt()]));
+    let output = rig.run(&["check", "--data", rig.data()]);
+    succeeded(&output);
+    assert!(out(&output).contains("1 containers, 2 blobs, 300001 bytes"), "{}", out(&output));
+    let content = largest_file(&rig.data.join("content"));
+    fs::OpenOptions::new().write(true).open(&content).unwrap().set_len(100).unwrap();
+    let output = rig.run(&["check", "--data", rig.data()]);
+    refused(&output, &[rig.data(), "is damaged"]);
+    assert!(out(&output).contains("big"), "{}", out(&output));
+    assert!(!out(&output).contains("small"), "{}", out(&output));
+}
+
+fn largest_file(dir: &Path) -> PathBuf {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.map(|path| if path.is_dir() { largest_file_in(&path) } else { Some(path) });
+    files.flatten().max_by_key(|path| path.metadata().unwrap().len()).unwrap()
+}
+
+fn largest_file_in(dir: &Path) -> Option<PathBuf> {
+    let is_empty = fs::read_dir(dir).unwrap().next().is_none();
+    if is_empty { None } else { Some(largest_file(dir)) }
+}
+
+#[test]
 fn fstab_style_call_through_the_helper() {
     let Some(rig) = Rig::new() else { return };
     let mut helper =
