@@ -20,8 +20,15 @@ pub struct Lease(Inner);
 enum Inner {
     #[default]
     Available,
-    Leased { id: LeaseId, duration: LeaseDuration, since: Moment },
-    Breaking { id: LeaseId, until: Moment },
+    Leased {
+        id: LeaseId,
+        duration: LeaseDuration,
+        since: Moment,
+    },
+    Breaking {
+        id: LeaseId,
+        until: Moment,
+    },
 }
 
 /// Why a lease refused an action or an operation.

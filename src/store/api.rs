@@ -22,7 +22,8 @@ use super::names::{BlobPath, ContainerName};
 #[async_trait]
 pub trait BlobStore: Send + Sync {
     /// Creates an empty container. [`ContainerExists`](super::StoreError::ContainerExists) if there is one.
-    async fn create_container(&self, name: &ContainerName, metadata: Metadata) -> Result<ContainerProperties>;
+    async fn create_container(&self, name: &ContainerName, metadata: Metadata)
+    -> Result<ContainerProperties>;
 
     /// Properties of a container; a lease id given is checked.
     async fn container_properties(
@@ -114,7 +115,8 @@ pub trait BlobStore: Send + Sync {
 
     /// Stages a block under the blob's name. Changes neither content nor ETag; of the conditions only the lease
     /// counts. Staging the same id again replaces it.
-    async fn put_block(&self, at: &BlobPath, id: &BlockId, body: Bytes, lease: Option<LeaseId>) -> Result<()>;
+    async fn put_block(&self, at: &BlobPath, id: &BlockId, body: Bytes, lease: Option<LeaseId>)
+    -> Result<()>;
 
     /// Makes the named blocks, in this order, the blob's content. Staged blocks that are not named are dropped.
     async fn put_block_list(
