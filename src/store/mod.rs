@@ -13,6 +13,7 @@ pub mod embedded;
 mod error;
 mod local;
 mod names;
+pub mod sparse;
 
 pub use api::{
     BlobDownload, BlobPage, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
@@ -21,5 +22,7 @@ pub use api::{
 pub use blob::{BlobProperties, ETag, HttpHeaders, Metadata};
 pub use conditions::{EtagMatch, Preconditions};
 pub use error::{Result, StoreError};
-pub use local::{ContentReader, Found, LocalStore, NewContent, RenameMode, Scratch, ScratchHome, Space};
+pub use local::{
+    ContentReader, Found, LocalStore, NewContent, Progress, RenameMode, Scratch, ScratchHome, Space,
+};
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
