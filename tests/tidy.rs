@@ -182,10 +182,11 @@ fn nothing_is_left_half_done() {
             }
         }
     }
-    let marks = [concat!("FIX", "ME"), concat!("XX", "X")];
+    // In pieces, so that this file does not find itself. The short mark is also a picture in tables.
+    let marks = [concat!("FIX", "ME"), concat!("// XX", "X"), concat!("# XX", "X"), concat!("XX", "X:")];
     for path in tracked_files().iter().filter(|path| is_ours(path)) {
         for (number, line) in read(path).lines().enumerate() {
-            if let Some(mark) = words(line).find(|word| marks.contains(word)) {
+            if let Some(mark) = marks.iter().find(|mark| line.contains(**mark)) {
                 findings.push(format!("{path}:{}: {mark}", number + 1));
             }
         }
