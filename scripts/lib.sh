@@ -59,6 +59,7 @@ cargo_tool() {
 python_env() {
     local home=$CACHE/python
     if [[ ! -x $home/bin/pip ]]; then
+        python3 -c 'import ensurepip' 2>/dev/null || need ensurepip:python3-venv
         python3 -m venv "$home" >&2 || fail "cannot make a Python environment (package python3-venv?)"
     fi
     local package

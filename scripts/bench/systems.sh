@@ -31,6 +31,7 @@ stop_bench() {
     cd /
     local system
     for system in "${SYSTEMS[@]}"; do stop_system "$system"; done
+    SYSTEMS=()
     rm -rf --one-file-system -- "$BASE"
 }
 
