@@ -74,7 +74,7 @@ mounted() {
             step "$suite ($title)" timeout 600 scripts/suites/"$suite".sh "$base/mount"
         done
         step "unmount ($title)" timeout 60 "$LEASEFS" umount "$base/mount"
-        step "check of the store ($title)" timeout 120 "$LEASEFS" check "$base/data"
+        step "check of the store ($title)" timeout 120 "$LEASEFS" check --data "$base/data"
     fi
     release_mount "$base/mount"
     is_mounted "$base/mount" || rm -rf -- "$base"

@@ -37,8 +37,8 @@ chmod 755 "$WORK"
 
 status=0
 NO_COLOR=1 timeout 600 "$tool" -c "$LOCAL/config.toml" -p "$WORK" "${other[@]}" -- "$@" >"$LOCAL/out" 2>&1 || status=$?
-# A failure is followed by its message, up to the backtrace or the next test.
-awk '/ FAILED$| PASSED UNEXPECTEDLY$/ { show = 4 } show-- > 0' "$LOCAL/out" >&2
+# One line for each test that failed, with the first line of its message.
+awk '/ FAILED$/ { name = $1; getline; sub(/^[[:space:]]+/, ""); print name ": " $0 } / PASSED UNEXPECTEDLY$/ { print $1 ": passes, remove it from the list" }' "$LOCAL/out" >&2
 summary=$(grep '^Summary' "$LOCAL/out" || true)
 [[ -n $summary ]] || { tail -20 "$LOCAL/out" >&2; fail "pjdfstest ended without a summary (exit $status)"; }
 say "pjdfstest $summary"
