@@ -1,1 +1,166 @@
-//! (being built)
+//! The engine: files and directories on top of blobs.
+//!
+//! One [`Engine`] serves one share (one container of a [`BlobStore`]). Front ends call its methods, one per
+//! operation, with numbers, names and handles; it asks the [`gate`] before anything is opened, removed or renamed,
+//! and commits to the store at flush, fsync and close.
+//!
+//! * [`gate`]: who may open, remove and rename. Permits.
+//! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
+//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`names`], [`attributes`]: how names and attributes look in the store.
+//! * `open`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
+//!
+//! The engine knows no kernel requests, no HTTP and no errno.
+
+pub mod attributes;
+mod commit;
+pub mod content;
+mod data;
+mod directories;
+mod directory_times;
+mod error;
+pub mod file;
+pub mod gate;
+pub mod guards;
+mod handles;
+pub mod names;
+mod namespace;
+pub mod nodes;
+mod open;
+mod pending;
+mod ranges;
+mod rename;
+mod stat;
+mod xattr;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use crate::share::Moment;
+use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, StoreError};
+
+use attributes::DefaultOwner;
+use directory_times::DirectoryTimes;
+use file::OpenFile;
+use gate::Gate;
+use guards::Guards;
+use handles::{DirectoryHandles, FileHandles};
+use nodes::{Ino, Nodes};
+use pending::PendingNames;
+
+pub use attributes::{Attributes, Kind};
+pub use data::Zeroing;
+pub use directories::DirectoryEntry;
+pub use error::{FsError, Result};
+pub use file::Route;
+pub use gate::DeleteRule;
+pub use handles::HandleId;
+pub use namespace::Caller;
+pub use open::{OpenRequest, Opened, ReleaseReport};
+pub use rename::RenameRule;
+pub use stat::{AttributeChange, Stat};
+pub use xattr::XattrMode;
+
+/// How an engine behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// What removing the name of an open file means.
+    pub delete: DeleteRule,
+    /// Whether local files may be handed to the kernel, where that is possible.
+    pub passthrough: bool,
+    /// Who owns what carries no owner of its own.
+    pub owner: DefaultOwner,
+}
+
+/// One share, ready to be used by front ends.
+pub struct Engine {
+    store: Arc<dyn BlobStore>,
+    share: ContainerName,
+    config: EngineConfig,
+    gate: Arc<Gate>,
+    guards: Guards,
+    nodes: Nodes,
+    /// Files that are open, by number.
+    files: Mutex<HashMap<Ino, Arc<OpenFile>>>,
+    handles: FileHandles,
+    directories: DirectoryHandles,
+    pending: PendingNames,
+    directory_times: DirectoryTimes,
+    started: Moment,
+    passthrough: AtomicBool,
+}
+
+impl Engine {
+    /// Starts serving `share`, which is made if it does not exist. Removes that were pending when the last engine
+    /// died are finished first.
+    pub async fn start(
+        store: Arc<dyn BlobStore>,
+        share: ContainerName,
+        config: EngineConfig,
+    ) -> Result<Arc<Self>> {
+        if store.local().is_none() {
+            return Err(FsError::NotSupported("the store is not on this machine"));
+        }
+        match store.create_container(&share, Metadata::new()).await {
+            Ok(_) | Err(StoreError::ContainerExists(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let engine = Self {
+            store,
+            share,
+            config,
+            gate: Gate::new(),
+            guards: Guards::default(),
+            nodes: Nodes::default(),
+            files: Mutex::default(),
+            handles: FileHandles::default(),
+            directories: DirectoryHandles::default(),
+            pending: PendingNames::default(),
+            directory_times: DirectoryTimes::default(),
+            started: now(),
+            passthrough: AtomicBool::new(config.passthrough),
+        };
+        engine.finish_old_removes().await?;
+        Ok(Arc::new(engine))
+    }
+
+    /// The share's name.
+    pub fn share(&self) -> &ContainerName {
+        &self.share
+    }
+
+    /// Tells whether the front end can hand local files to the kernel; it knows only once it has met the kernel.
+    pub fn set_passthrough(&self, possible: bool) {
+        self.passthrough.store(possible && self.config.passthrough, Ordering::Release);
+    }
+
+    fn passthrough(&self) -> bool {
+        self.passthrough.load(Ordering::Acquire)
+    }
+
+    /// How many numbers are in use and how many handles are open: for tests and status.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.nodes.len(), self.handles.len())
+    }
+
+    fn local(&self) -> Result<&dyn LocalStore> {
+        self.store.local().ok_or(FsError::NotSupported("the store is not on this machine"))
+    }
+
+    fn at(&self, name: BlobName) -> BlobPath {
+        BlobPath::new(self.share.clone(), name)
+    }
+
+    fn open_file(&self, ino: Ino) -> Option<Arc<OpenFile>> {
+        self.files.lock().get(&ino).cloned()
+    }
+}
+
+/// The time. The only place where the engine reads the clock.
+fn now() -> Moment {
+    SystemTime::now().into()
+}

@@ -94,11 +94,42 @@ pub trait LocalStore: Send + Sync {
     /// the blob. Does nothing otherwise.
     fn tidy(&self, at: &BlobPath) -> Result<()>;
 
-    /// Makes everything acknowledged so far, and the given files' bytes, survive a power loss.
-    async fn sync(&self, files: Vec<Arc<File>>) -> Result<()>;
+    /// Takes the one local file of `reader` away from the blob: the blob's current version gets a copy of the
+    /// bytes under the same ETag, and the file itself becomes a scratch file, content and all.
+    ///
+    /// For the rare writer that joins readers who have the file itself. Costs a copy of the content, unless there is
+    /// no blob any more (`at` absent). [`ConditionNotMet`](super::StoreError::ConditionNotMet) if the blob has
+    /// another version by now.
+    fn take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch>;
+
+    /// Content up to this size is kept in the index and becomes durable with it; bigger content has files of its
+    /// own that are synced first.
+    fn inline_max(&self) -> u64;
+
+    /// Makes the bytes of these files survive a power loss.
+    async fn sync_data(&self, files: Vec<Arc<File>>) -> Result<()>;
+
+    /// Makes every change acknowledged so far survive a power loss, as far as its content was synced.
+    async fn sync(&self) -> Result<()>;
+
+    /// Syncs all content and every change acknowledged so far; tells `progress` how far it is.
+    async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
 
     /// Room in the store.
     fn space(&self) -> Result<Space>;
+}
+
+/// How far a long operation is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Files done.
+    pub files_done: u64,
+    /// Files in all.
+    pub files_total: u64,
+    /// Bytes done.
+    pub bytes_done: u64,
+    /// Bytes in all.
+    pub bytes_total: u64,
 }
 
 /// What [`LocalStore::find`] found.

@@ -14,6 +14,7 @@ pub mod embedded;
 mod error;
 mod local;
 mod names;
+pub mod sparse;
 
 pub use api::{
     BlobDownload, BlobPage, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
@@ -24,6 +25,7 @@ pub use conditions::{EtagMatch, Preconditions};
 pub use crash::crash_point;
 pub use error::{Result, StoreError};
 pub use local::{
-    ContentReader, Found, LocalStore, NewContent, Piece, Pin, RenameMode, Scratch, ScratchHome, Space,
+    ContentReader, Found, LocalStore, NewContent, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome,
+    Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};

@@ -19,7 +19,7 @@ use super::startup::sync_folder;
 const QUEUE: usize = 4096;
 
 enum Request {
-    Sync { files: Vec<Arc<File>>, done: oneshot::Sender<Result<()>> },
+    Sync(oneshot::Sender<Result<()>>),
     Stop,
 }
 
@@ -39,20 +39,10 @@ impl Committer {
         Self { queue, thread: Mutex::new(thread) }
     }
 
-    /// Syncs the files, then everything committed so far.
-    pub(super) async fn sync(&self, files: Vec<Arc<File>>) -> Result<()> {
-        // Files are independent of each other: with a runtime they need not queue up.
-        let files = match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !files.is_empty() => {
-                let work = move || files.iter().try_for_each(|file| sync_file(file));
-                let ended = runtime.spawn_blocking(work).await;
-                ended.map_err(|error| StoreError::io("sync", io::Error::other(error)))??;
-                Vec::new()
-            }
-            _ => files,
-        };
+    /// Makes everything committed so far survive a power loss.
+    pub(super) async fn sync(&self) -> Result<()> {
         let (done, answer) = oneshot::channel();
-        let mut request = Request::Sync { files, done };
+        let mut request = Request::Sync(done);
         loop {
             match self.queue.try_send(request) {
                 Ok(()) => break,
@@ -75,6 +65,19 @@ impl Committer {
     }
 }
 
+/// Makes the bytes of these files survive a power loss. Files are independent of each other: with a runtime they need
+/// not queue up.
+pub(super) async fn sync_files(files: Vec<Arc<File>>) -> Result<()> {
+    let work = move || files.iter().try_for_each(|file| sync_file(file));
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            let ended = runtime.spawn_blocking(work).await;
+            ended.map_err(|error| StoreError::io("sync", io::Error::other(error)))?
+        }
+        Err(_) => work(),
+    }
+}
+
 fn closed() -> StoreError {
     StoreError::io("sync", io::Error::other("the store is closed"))
 }
@@ -91,12 +94,7 @@ fn run(requests: &Receiver<Request>, kv: &Kv, files: &Files) {
         for request in std::iter::once(first).chain(requests.try_iter().take(QUEUE)) {
             match request {
                 Request::Stop => stop = true,
-                Request::Sync { files, done } => match files.iter().try_for_each(|file| sync_file(file)) {
-                    Ok(()) => waiting.push(done),
-                    Err(error) => {
-                        let _ = done.send(Err(error));
-                    }
-                },
+                Request::Sync(done) => waiting.push(done),
             }
         }
         if waiting.is_empty() {

@@ -215,6 +215,14 @@ impl Files {
         numbers.iter().any(|number| usage.get(number).is_some_and(|usage| usage.held && usage.live))
     }
 
+    /// Gives a file that readers pin to a writer.
+    pub(super) fn hold(self: &Arc<Self>, number: u64, file: Arc<File>) -> Scratch {
+        let fresh = Usage { published: true, ..Usage::default() };
+        self.usage.lock().entry(number).or_insert(fresh).held = true;
+        let home: Arc<Files> = Arc::clone(self);
+        Scratch::new(number, file, home)
+    }
+
     /// Whether a writer holds the file.
     pub(super) fn is_held(&self, number: u64) -> bool {
         self.usage.lock().get(&number).is_some_and(|usage| usage.held)

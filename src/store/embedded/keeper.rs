@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::store::{Result, StoreError, crash_point};
+use crate::store::{Progress, Result, StoreError, crash_point};
 
 use super::EmbeddedStore;
 use super::committer::persist;
@@ -46,19 +46,6 @@ enum Cleaning {
     Running,
     /// Some are still there; the next start tries again.
     Unfinished,
-}
-
-/// How far a checkpoint is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Files synced so far.
-    pub files_done: u64,
-    /// Files to sync in all.
-    pub files: u64,
-    /// Bytes of the files synced so far.
-    pub bytes_done: u64,
-    /// Bytes of all files to sync.
-    pub bytes: u64,
 }
 
 impl Keeper {
@@ -235,7 +222,8 @@ pub(super) fn checkpoint(kv: &Kv, files: &Files, progress: impl Fn(Progress)) ->
     let work = files.unsynced().take_files();
     let again = || work.files.iter().for_each(|&(number, size)| files.unsynced().file(number, size));
     let bytes = work.files.iter().map(|(_, size)| size).sum();
-    let mut now = Progress { files_done: 0, files: work.files.len() as u64, bytes_done: 0, bytes };
+    let files_total = work.files.len() as u64;
+    let mut now = Progress { files_done: 0, files_total, bytes_done: 0, bytes_total: bytes };
     let synced = if work.everything {
         sync_file_system(files)
     } else {

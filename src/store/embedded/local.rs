@@ -8,10 +8,11 @@ use async_trait::async_trait;
 
 use crate::store::{
     BlobPath, BlobProperties, ContentReader, Found, LocalStore, Metadata, NewContent, Preconditions,
-    RenameMode, Result, Scratch, Space,
+    Progress, RenameMode, Result, Scratch, Space,
 };
 
 use super::EmbeddedStore;
+use super::committer::sync_files;
 
 #[async_trait]
 impl LocalStore for EmbeddedStore {
@@ -69,8 +70,24 @@ impl LocalStore for EmbeddedStore {
         self.blob_tidy(at)
     }
 
-    async fn sync(&self, files: Vec<Arc<File>>) -> Result<()> {
-        self.committer.sync(files).await
+    fn take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch> {
+        self.blob_take_over(at, reader)
+    }
+
+    fn inline_max(&self) -> u64 {
+        self.inline_max
+    }
+
+    async fn sync_data(&self, files: Vec<Arc<File>>) -> Result<()> {
+        sync_files(files).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.committer.sync().await
+    }
+
+    async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        self.checkpoint_with(progress).await
     }
 
     fn space(&self) -> Result<Space> {

@@ -35,6 +35,7 @@ mod service;
 mod snapshots;
 mod space;
 mod startup;
+mod take_over;
 #[cfg(test)]
 mod tests;
 mod tidy;
@@ -50,11 +51,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 pub use check::{CheckError, CheckReport, check};
-pub use keeper::Progress;
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 
-use crate::store::{Result, StoreError};
+use crate::store::{Progress, Result, StoreError};
 
 use cache::Cache;
 use committer::Committer;
@@ -160,17 +160,20 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Makes everything committed so far survive a power loss; `progress` is told after each content file.
-    pub async fn checkpoint(&self, progress: impl Fn(Progress) + Send + 'static) -> Result<()> {
+    /// Makes everything committed so far survive a power loss; `progress` is told how far it is now and then.
+    async fn checkpoint_with(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
         let (kv, files) = (Arc::clone(&self.kv), Arc::clone(&self.files));
-        let work = move || keeper::checkpoint(&kv, &files, progress);
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                let ended = runtime.spawn_blocking(work).await;
-                ended.map_err(|error| StoreError::io("checkpoint", std::io::Error::other(error)))?
-            }
-            Err(_) => work(),
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return keeper::checkpoint(&kv, &files, progress);
+        };
+        let (tell, mut told) = tokio::sync::watch::channel(Progress::default());
+        // The receiver lives until the work is done.
+        let work = move || keeper::checkpoint(&kv, &files, |now| drop(tell.send(now)));
+        let ended = runtime.spawn_blocking(work);
+        while told.changed().await.is_ok() {
+            progress(*told.borrow_and_update());
         }
+        ended.await.map_err(|error| StoreError::io("checkpoint", std::io::Error::other(error)))?
     }
 
     /// One change: `work` inside a transaction, committed if it succeeds.

@@ -1,0 +1,267 @@
+//! Attributes of files and directories, and how they are kept in a blob's metadata.
+//!
+//! The key names are AzCopy's, so that its copies carry the attributes along. A blob without them (written by some
+//! other tool) gets sensible defaults. Extended attributes are our own keys: `xattr` + the name in hexadecimal,
+//! which sorts alike in byte order and in the service's collation.
+
+use std::fmt::Write as _;
+
+use crate::share::Moment;
+use crate::store::{BlobProperties, Metadata};
+
+const MODE: &str = "permissions";
+const OWNER: &str = "posix_owner";
+const GROUP: &str = "posix_group";
+const ATIME: &str = "posix_atime";
+const MTIME: &str = "modtime";
+const CTIME: &str = "posix_ctime";
+const BTIME: &str = "linux_btime";
+const IS_FOLDER: &str = "hdi_isfolder";
+const IS_SYMLINK: &str = "is_symlink";
+const IS_FIFO: &str = "is_fifo";
+const IS_SOCKET: &str = "is_socket";
+const XATTR: &str = "xattr";
+
+const TYPE_BITS: u32 = 0o170_000;
+const PERMISSION_BITS: u32 = 0o7777;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A named pipe: the name only, the kernel does the rest.
+    Fifo,
+    /// A socket: the name only.
+    Socket,
+}
+
+impl Kind {
+    fn type_bits(self) -> u32 {
+        match self {
+            Kind::File => 0o100_000,
+            Kind::Directory => 0o040_000,
+            Kind::Symlink => 0o120_000,
+            Kind::Fifo => 0o010_000,
+            Kind::Socket => 0o140_000,
+        }
+    }
+
+    fn marker(self) -> Option<&'static str> {
+        match self {
+            Kind::File => None,
+            Kind::Directory => Some(IS_FOLDER),
+            Kind::Symlink => Some(IS_SYMLINK),
+            Kind::Fifo => Some(IS_FIFO),
+            Kind::Socket => Some(IS_SOCKET),
+        }
+    }
+
+    fn from_metadata(metadata: &Metadata) -> Self {
+        [Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket]
+            .into_iter()
+            .find(|kind| {
+                kind.marker().is_some_and(|key| metadata.get(key).is_some_and(|value| value == "true"))
+            })
+            .unwrap_or(Kind::File)
+    }
+}
+
+/// What `stat` shows beside size and number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, set-id bits and sticky bit.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Last access, as far as it was ever set: reading does not change it.
+    pub atime: Moment,
+    /// Last change of the content.
+    pub mtime: Moment,
+    /// Last change of content or attributes.
+    pub ctime: Moment,
+    /// Creation.
+    pub btime: Moment,
+}
+
+/// Who owns what carries no owner of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefaultOwner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+impl Attributes {
+    /// Attributes of something made just now.
+    pub fn new(kind: Kind, mode: u32, uid: u32, gid: u32, now: Moment) -> Self {
+        let mode = mode & PERMISSION_BITS;
+        Self { kind, mode, uid, gid, atime: now, mtime: now, ctime: now, btime: now }
+    }
+
+    /// Reads a blob's attributes; what is missing or unreadable becomes a default.
+    pub fn of_blob(blob: &BlobProperties, default: DefaultOwner) -> Self {
+        Self::of_metadata(&blob.metadata, blob.created, blob.modified, default)
+    }
+
+    /// The same for metadata that does not belong to a blob.
+    pub fn of_metadata(
+        metadata: &Metadata,
+        created: Moment,
+        modified: Moment,
+        default: DefaultOwner,
+    ) -> Self {
+        let kind = Kind::from_metadata(metadata);
+        let number = |key: &str| metadata.get(key).and_then(|value| value.parse::<i64>().ok());
+        let id = |key: &str| number(key).and_then(|value| u32::try_from(value).ok());
+        let time = |key: &str, default: Moment| number(key).map_or(default, Moment);
+        let mtime = time(MTIME, modified);
+        let mode = id(MODE).unwrap_or(match kind {
+            Kind::Directory => 0o755,
+            Kind::Symlink => 0o777,
+            Kind::File | Kind::Fifo | Kind::Socket => 0o644,
+        });
+        Self {
+            kind,
+            mode: mode & PERMISSION_BITS,
+            uid: id(OWNER).unwrap_or(default.uid),
+            gid: id(GROUP).unwrap_or(default.gid),
+            atime: time(ATIME, mtime),
+            mtime,
+            ctime: time(CTIME, modified),
+            btime: time(BTIME, created),
+        }
+    }
+
+    /// Writes the attributes over those in `metadata` and leaves every other key alone.
+    pub fn write_to(&self, metadata: &mut Metadata) {
+        let mut set = |key: &str, value: String| {
+            match metadata.get_mut(key) {
+                Some(old) => *old = value,
+                None => drop(metadata.insert(key.to_owned(), value)),
+            };
+        };
+        set(MODE, ((self.kind.type_bits() & TYPE_BITS) | self.mode).to_string());
+        set(OWNER, self.uid.to_string());
+        set(GROUP, self.gid.to_string());
+        set(ATIME, self.atime.0.to_string());
+        set(MTIME, self.mtime.0.to_string());
+        set(CTIME, self.ctime.0.to_string());
+        set(BTIME, self.btime.0.to_string());
+        if let Some(marker) = self.kind.marker() {
+            set(marker, "true".to_owned());
+        }
+    }
+
+    /// The attributes as fresh metadata.
+    pub fn to_metadata(self) -> Metadata {
+        let mut metadata = Metadata::new();
+        self.write_to(&mut metadata);
+        metadata
+    }
+
+    /// What a change of content or owner by anybody does to the set-id bits.
+    pub fn drop_set_id(&mut self) {
+        if self.kind == Kind::File {
+            self.mode &= !0o4000;
+            if self.mode & 0o010 != 0 {
+                self.mode &= !0o2000;
+            }
+        }
+    }
+
+    /// Whether writing would have to drop a set-id bit.
+    pub fn has_set_id(&self) -> bool {
+        self.mode & 0o4000 != 0 || self.mode & 0o2010 == 0o2010
+    }
+}
+
+/// The metadata key of the extended attribute `user.NAME`.
+pub fn xattr_key(name: &str) -> String {
+    hex(XATTR, name.as_bytes())
+}
+
+/// The name behind `user.` of the extended attribute stored under `key`, if it is one.
+pub fn xattr_name(key: &str) -> Option<String> {
+    let bytes = unhex(key.strip_prefix(XATTR)?)?;
+    String::from_utf8(bytes).ok()
+}
+
+/// The value of an extended attribute as metadata text. Metadata is ASCII, so it is written in hexadecimal.
+pub fn xattr_encode(value: &[u8]) -> String {
+    hex("", value)
+}
+
+/// The other way round.
+pub fn xattr_decode(text: &str) -> Option<Vec<u8>> {
+    unhex(text)
+}
+
+fn hex(prefix: &str, bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(prefix.len() + 2 * bytes.len());
+    text.push_str(prefix);
+    for byte in bytes {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let digit = |byte: u8| (byte as char).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let pairs = digits.chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return None;
+    }
+    pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOBODY: DefaultOwner = DefaultOwner { uid: 65534, gid: 65534 };
+
+    #[test]
+    fn attributes_survive_the_metadata() {
+        for kind in [Kind::File, Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket] {
+            let mut attributes = Attributes::new(kind, 0o4751, 7, 8, Moment(-5));
+            attributes.mtime = Moment(1_700_000_000_123_456_789);
+            let metadata = attributes.to_metadata();
+            assert_eq!(Attributes::of_metadata(&metadata, Moment(1), Moment(2), NOBODY), attributes);
+        }
+    }
+
+    #[test]
+    fn foreign_blobs_get_defaults() {
+        let mut metadata = Metadata::new();
+        metadata.insert("permissions".into(), "what".into());
+        let attributes = Attributes::of_metadata(&metadata, Moment(1), Moment(2), NOBODY);
+        assert_eq!((attributes.kind, attributes.mode, attributes.uid), (Kind::File, 0o644, 65534));
+        assert_eq!((attributes.mtime, attributes.btime), (Moment(2), Moment(1)));
+        metadata.insert("hdi_isfolder".into(), "true".into());
+        let attributes = Attributes::of_metadata(&metadata, Moment(1), Moment(2), NOBODY);
+        assert_eq!((attributes.kind, attributes.mode), (Kind::Directory, 0o755));
+    }
+
+    #[test]
+    fn extended_attributes_survive_the_metadata() {
+        let key = xattr_key("a.b\u{e9}");
+        assert!(key.bytes().all(|b| b.is_ascii_alphanumeric()), "{key}");
+        assert_eq!(xattr_name(&key).as_deref(), Some("a.b\u{e9}"));
+        assert_eq!(xattr_name("permissions"), None);
+        let value = [0u8, 255, 10, 128];
+        assert_eq!(xattr_decode(&xattr_encode(&value)).as_deref(), Some(&value[..]));
+        assert_eq!(xattr_decode("abc"), None);
+    }
+}

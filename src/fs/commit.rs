@@ -1,0 +1,114 @@
+//! Committing: making the current content of a file the blob's content.
+
+use std::sync::Arc;
+
+use crate::share::Moment;
+use crate::store::{BlobPath, BlobProperties, NewContent, Progress};
+
+use super::Engine;
+use super::attributes::Attributes;
+use super::error::{FsError, Result};
+use super::file::{CommitInfo, OpenFile};
+use super::handles::HandleId;
+use super::nodes::Ino;
+
+impl Engine {
+    /// A program closed one of its descriptors: commit, so that the close can report a failure.
+    pub async fn flush(&self, handle: HandleId) -> Result<()> {
+        let handle = self.handles.peek(handle)?;
+        let done = self.commit(&handle.file).await;
+        handle.note_flushed();
+        done
+    }
+
+    /// Commits and makes it survive a power loss.
+    pub async fn fsync(&self, handle: HandleId) -> Result<()> {
+        let file = Arc::clone(&self.handles.get(handle)?.file);
+        let local = self.local()?;
+        // Content before the version that names it: the version must never be there without its bytes.
+        if file.needs_commit()?
+            && let Some((data, size)) = file.data_file()?
+            && size > local.inline_max()
+        {
+            local.sync_data(vec![data]).await?;
+        }
+        self.commit(&file).await?;
+        Ok(local.sync().await?)
+    }
+
+    /// Makes the directory's entries survive a power loss.
+    pub async fn fsync_directory(&self, ino: Ino) -> Result<()> {
+        if let Some(changed) = self.directory_times.take(ino) {
+            self.write_directory_time(ino, changed).await;
+        }
+        Ok(self.local()?.sync().await?)
+    }
+
+    /// Commits `file` under the name it has, if there is anything to commit and it has one.
+    pub(super) async fn commit(&self, file: &OpenFile) -> Result<()> {
+        if !file.needs_commit()? {
+            return Ok(());
+        }
+        let ino = file.ino();
+        let _tree = self.guards.tree().await;
+        loop {
+            let Some((parent, segment)) = self.nodes.place(ino) else {
+                return Ok(());
+            };
+            let _name = self.guards.name(parent, &segment).await;
+            if self.nodes.place(ino).as_ref() != Some(&(parent, segment.clone())) {
+                // Renamed while we waited.
+                continue;
+            }
+            let at = self.at(self.nodes.child_name(parent, &segment)?);
+            return self.commit_at(file, &at);
+        }
+    }
+
+    fn commit_at(&self, file: &OpenFile, at: &BlobPath) -> Result<()> {
+        let local = self.local()?;
+        let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
+        let info = Committing { engine: self, ino: file.ino(), blob };
+        let page_cache_agrees = file.commit(local, at, &info)?;
+        if !page_cache_agrees {
+            self.nodes.set_cached(file.ino(), None);
+        }
+        Ok(())
+    }
+
+    /// Commits everything that is open and changed, writes what was put off, and makes all of it durable.
+    pub async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        let files: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
+        let mut failed = None;
+        for file in files {
+            if let Err(error) = self.commit(&file).await {
+                tracing::error!(ino = file.ino().0, %error, "a file could not be committed");
+                failed = Some(error);
+            }
+        }
+        self.write_directory_times().await;
+        self.local()?.checkpoint(progress).await?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+struct Committing<'a> {
+    engine: &'a Engine,
+    ino: Ino,
+    blob: Arc<BlobProperties>,
+}
+
+impl CommitInfo for Committing<'_> {
+    fn new_content(&self, mtime: Moment, ctime: Moment) -> Result<NewContent> {
+        let mut attributes = Attributes::of_blob(&self.blob, self.engine.config.owner);
+        attributes.mtime = mtime;
+        attributes.ctime = ctime.max(attributes.ctime);
+        let mut metadata = self.blob.metadata.clone();
+        attributes.write_to(&mut metadata);
+        Ok(NewContent { metadata, headers: self.blob.headers.clone() })
+    }
+
+    fn committed(&self, properties: &BlobProperties) {
+        self.engine.nodes.set_cached(self.ino, Some(properties.etag));
+    }
+}

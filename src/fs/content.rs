@@ -1,0 +1,309 @@
+//! The bytes of an open file, wherever they are at the moment.
+//!
+//! ```text
+//!                 first write, small or truncated          commit: publish the file
+//!        ┌────────────────────────────────────────┐  ┌──────────────┐
+//!        │                                        v  │              v
+//!   Clean: one committed version              Live: one local file, written in place
+//!        │  ^                                     (by us, or by the kernel through passthrough)
+//!        │  │ commit: patch
+//!        v  │
+//!   Overlay: a committed version + changed ranges in a scratch file (a small change of a big file)
+//! ```
+//!
+//! A committed version never changes under its readers. `Live` content that was committed once is the exception:
+//! what is written to it later shows in the blob before the next commit, as it would on a local disk.
+
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use crate::share::Moment;
+use crate::store::{ContentReader, Scratch, sparse};
+
+use super::ranges::RangeSet;
+
+/// Content up to this size is copied into a scratch file before it is changed: then one local file holds all of it.
+/// Above it, only changes are kept.
+pub const COPY_MAX: u64 = 1 << 20;
+
+/// How much is moved at a time when content is copied.
+pub const COPY_CHUNK: usize = 1 << 20;
+
+/// The state of an open file's bytes.
+#[derive(Debug)]
+pub enum Content {
+    /// Exactly one committed version.
+    Clean(ContentReader),
+    /// One local file that is written in place.
+    Live(Live),
+    /// A committed version with changes on top.
+    Overlay(Overlay),
+}
+
+/// Content that is one local file.
+#[derive(Debug)]
+pub struct Live {
+    scratch: Scratch,
+    /// What the file looked like when it was last committed; absent if it never was.
+    committed: Option<Stamp>,
+}
+
+/// Changes on top of a committed version.
+#[derive(Debug)]
+pub struct Overlay {
+    base: ContentReader,
+    /// Changed bytes, at their own offsets.
+    scratch: Scratch,
+    dirty: RangeSet,
+    size: u64,
+    /// Bytes of the base at and behind this were cut off once and read as zeros.
+    base_limit: u64,
+    mtime: Moment,
+}
+
+/// What tells that a local file was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Length.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Moment,
+    /// Last change of anything.
+    pub ctime: Moment,
+    /// Blocks of 512 bytes that the file takes.
+    pub blocks: u64,
+}
+
+impl Stamp {
+    /// The stamp of `scratch` now.
+    pub fn of(scratch: &Scratch) -> io::Result<Self> {
+        let data = scratch.file().metadata()?;
+        let moment = |seconds: i64, nanos: i64| Moment(seconds.saturating_mul(1_000_000_000) + nanos);
+        Ok(Self {
+            size: data.len(),
+            mtime: moment(data.mtime(), data.mtime_nsec()),
+            ctime: moment(data.ctime(), data.ctime_nsec()),
+            blocks: data.blocks(),
+        })
+    }
+
+    fn same_content(&self, other: &Stamp) -> bool {
+        (self.size, self.mtime, self.ctime) == (other.size, other.mtime, other.ctime)
+    }
+}
+
+impl Live {
+    /// A local file with content that was never committed.
+    pub fn new(scratch: Scratch) -> Self {
+        Self { scratch, committed: None }
+    }
+
+    /// A local file whose content equals the committed version; `mtime` is that version's.
+    pub fn committed(scratch: Scratch, mtime: Moment) -> io::Result<Self> {
+        sparse::set_modified(scratch.file(), mtime)?;
+        let committed = Some(Stamp::of(&scratch)?);
+        Ok(Self { scratch, committed })
+    }
+
+    /// A copy of `reader`'s first `length` bytes, that equals the committed version if that is all of them.
+    pub fn copy_of(reader: &ContentReader, length: u64, scratch: Scratch, mtime: Moment) -> io::Result<Self> {
+        let mut buffer = vec![0; usize::try_from(length).unwrap_or(COPY_CHUNK).min(COPY_CHUNK)];
+        let mut at = 0;
+        while at < length {
+            let wanted = usize::try_from(length - at).unwrap_or(COPY_CHUNK).min(buffer.len());
+            let got = reader.read_at(&mut buffer[..wanted], at)?;
+            if got == 0 {
+                break;
+            }
+            scratch.file().write_all_at(&buffer[..got], at)?;
+            at += got as u64;
+        }
+        if length == reader.size() { Self::committed(scratch, mtime) } else { Ok(Self::new(scratch)) }
+    }
+
+    /// The file.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// The file's stamp if it was changed since the last commit.
+    pub fn changed(&self) -> io::Result<Option<Stamp>> {
+        let now = Stamp::of(&self.scratch)?;
+        Ok((!self.committed.is_some_and(|then| then.same_content(&now))).then_some(now))
+    }
+
+    /// Notes that what `stamp` describes is committed.
+    pub fn note_committed(&mut self, stamp: Stamp) {
+        self.committed = Some(stamp);
+    }
+}
+
+impl Overlay {
+    /// `base`, not changed yet.
+    pub fn new(base: ContentReader, scratch: Scratch, mtime: Moment) -> Self {
+        let size = base.size();
+        Self { base, scratch, dirty: RangeSet::default(), size, base_limit: size, mtime }
+    }
+
+    /// The version below.
+    pub fn base(&self) -> &ContentReader {
+        &self.base
+    }
+
+    /// The file with the changes.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// When the content was last changed.
+    pub fn mtime(&self) -> Moment {
+        self.mtime
+    }
+
+    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off.
+    pub fn changes(&self) -> Vec<Range<u64>> {
+        let mut all = self.dirty.clone();
+        all.insert(self.base_limit..self.size.min(self.base.size()).max(self.base_limit));
+        all.iter().collect()
+    }
+
+    /// Size now.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Sets the time of the last change.
+    pub fn set_mtime(&mut self, mtime: Moment) {
+        self.mtime = mtime;
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(&mut self, data: &[u8], offset: u64, now: Moment) -> io::Result<()> {
+        self.scratch.file().write_all_at(data, offset)?;
+        let end = offset + data.len() as u64;
+        self.dirty.insert(offset..end);
+        self.size = self.size.max(end);
+        self.mtime = now;
+        Ok(())
+    }
+
+    /// Cuts or extends with zeros.
+    pub fn truncate(&mut self, size: u64, now: Moment) -> io::Result<()> {
+        if size < self.size {
+            // What was written behind the new end must not come back when the file grows again.
+            let written = self.scratch.file().metadata()?.len();
+            self.scratch.file().set_len(written.min(size))?;
+            self.dirty.truncate(size);
+            self.base_limit = self.base_limit.min(size);
+        }
+        self.size = size;
+        self.mtime = now;
+        Ok(())
+    }
+
+    /// Makes `range` read as zeros; the size stays.
+    pub fn zero(&mut self, range: Range<u64>, now: Moment) -> io::Result<()> {
+        let range = range.start..range.end.min(self.size);
+        if !range.is_empty() {
+            sparse::punch_hole(self.scratch.file(), range.clone())?;
+            self.dirty.insert(range);
+            self.mtime = now;
+        }
+        Ok(())
+    }
+
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = (offset + buffer.len() as u64).min(self.size).max(offset);
+        for (part, dirty) in self.dirty.split(offset..end) {
+            let place = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
+            let target = &mut buffer[place(part.start)..place(part.end)];
+            if dirty {
+                read_or_zeros(&self.scratch, target, part.start)?;
+            } else {
+                let below = usize::try_from(self.base_limit.saturating_sub(part.start)).unwrap_or(usize::MAX);
+                let (base, zeros) = target.split_at_mut(below.min(target.len()));
+                let got = self.base.read_at(base, part.start)?;
+                base[got..].fill(0);
+                zeros.fill(0);
+            }
+        }
+        Ok(usize::try_from(end - offset).unwrap_or(usize::MAX))
+    }
+}
+
+/// Reads a scratch file whose tail may be a hole that the file's length does not even reach.
+fn read_or_zeros(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let got = read_up_to(scratch, buffer, offset)?;
+    buffer[got..].fill(0);
+    Ok(())
+}
+
+fn read_up_to(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match scratch.file().read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+impl Content {
+    /// How long the file is now.
+    pub fn size(&self) -> io::Result<u64> {
+        match self {
+            Content::Clean(reader) => Ok(reader.size()),
+            Content::Live(live) => Ok(live.scratch.file().metadata()?.len()),
+            Content::Overlay(overlay) => Ok(overlay.size),
+        }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends.
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            Content::Clean(reader) => reader.read_at(buffer, offset),
+            Content::Live(live) => read_up_to(&live.scratch, buffer, offset),
+            Content::Overlay(overlay) => overlay.read(buffer, offset),
+        }
+    }
+
+    /// The first data at or behind `from`.
+    ///
+    /// Where content is in pieces every byte counts as data, which is always a correct answer.
+    pub fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
+        let size = self.size()?;
+        if from >= size {
+            return Ok(None);
+        }
+        let found = match self {
+            Content::Live(live) => sparse::next_data(live.scratch.file(), from)?,
+            Content::Clean(reader) => match reader.as_file() {
+                Some(file) => sparse::next_data(file, from)?,
+                None => Some(from),
+            },
+            Content::Overlay(_) => Some(from),
+        };
+        Ok(found.filter(|offset| *offset < size))
+    }
+
+    /// The first hole at or behind `from`; the end of the file counts as one.
+    pub fn next_hole(&self, from: u64) -> io::Result<Option<u64>> {
+        let size = self.size()?;
+        if from >= size {
+            return Ok(None);
+        }
+        let found = match self {
+            Content::Live(live) => sparse::next_hole(live.scratch.file(), from)?,
+            Content::Clean(reader) => match reader.as_file() {
+                Some(file) => sparse::next_hole(file, from)?,
+                None => None,
+            },
+            Content::Overlay(_) => None,
+        };
+        Ok(Some(found.unwrap_or(size).min(size)))
+    }
+}

@@ -1,0 +1,117 @@
+//! Moving bytes that the kernel does not move by itself.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::share::Access;
+use crate::store::Space;
+
+use super::content::COPY_CHUNK;
+use super::error::{FsError, Result};
+use super::handles::{Handle, HandleId};
+use super::{Engine, now};
+
+/// What `fallocate` is asked to do with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroing {
+    /// Reserve room; bytes that are there stay.
+    Allocate,
+    /// Make it read as zeros and free the room. Never extends the file.
+    PunchHole,
+    /// Make it read as zeros.
+    ZeroRange,
+}
+
+impl Engine {
+    fn handle_for(&self, handle: HandleId, access: Access) -> Result<Arc<Handle>> {
+        let handle = self.handles.get(handle)?;
+        if handle.permit.access().contains(access) { Ok(handle) } else { Err(FsError::BadAccess) }
+    }
+
+    /// Reads into `buffer`; returns how much there was.
+    pub fn read(&self, handle: HandleId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        // The kernel reads before it writes parts of a page, also through handles that may only write.
+        self.handles.get(handle)?.file.read(buffer, offset)
+    }
+
+    /// Writes `data`, if that needs no preparation; says whether it did. The way for data that is only borrowed.
+    pub fn write_now(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<bool> {
+        self.handle_for(handle, Access::WRITE)?.file.write(data, offset, now())
+    }
+
+    /// Writes `data`.
+    pub async fn write(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<()> {
+        let handle = self.handle_for(handle, Access::WRITE)?;
+        // A commit in between makes the content clean again, so preparing may be needed more than once.
+        while !handle.file.write(data, offset, now())? {
+            self.with_place(handle.file.ino(), |place| handle.file.prepare(place)).await?;
+        }
+        Ok(())
+    }
+
+    /// A write by somebody without the privilege to keep set-id bits.
+    pub async fn write_dropped_privileges(&self, handle: HandleId) -> Result<()> {
+        let ino = self.handles.get(handle)?.file.ino();
+        self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
+    }
+
+    /// `fallocate`.
+    pub async fn allocate(
+        &self,
+        handle: HandleId,
+        range: Range<u64>,
+        what: Zeroing,
+        keep_size: bool,
+    ) -> Result<()> {
+        if range.end > i64::MAX as u64 {
+            return Err(FsError::TooLarge);
+        }
+        let handle = self.handle_for(handle, Access::WRITE)?;
+        let file = &handle.file;
+        self.with_place(file.ino(), |place| match what {
+            Zeroing::Allocate => file.allocate(range, keep_size, place),
+            Zeroing::PunchHole => file.zero(range, true, place),
+            Zeroing::ZeroRange => file.zero(range, keep_size, place),
+        })
+        .await
+    }
+
+    /// First data at or behind `from`.
+    pub fn seek_data(&self, handle: HandleId, from: u64) -> Result<u64> {
+        self.handles.get(handle)?.file.next_data(from)
+    }
+
+    /// First hole at or behind `from`.
+    pub fn seek_hole(&self, handle: HandleId, from: u64) -> Result<u64> {
+        self.handles.get(handle)?.file.next_hole(from)
+    }
+
+    /// Copies up to `length` bytes from one open file to another (or the same); returns how many.
+    pub async fn copy(
+        &self,
+        from: HandleId,
+        from_offset: u64,
+        to: HandleId,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        let source = self.handle_for(from, Access::READ)?;
+        let mut buffer = vec![0; usize::try_from(length).unwrap_or(COPY_CHUNK).min(COPY_CHUNK)];
+        let mut done = 0;
+        while done < length {
+            let wanted = usize::try_from(length - done).unwrap_or(COPY_CHUNK).min(buffer.len());
+            let got = source.file.read(&mut buffer[..wanted], from_offset + done)?;
+            if got == 0 {
+                break;
+            }
+            self.write(to, to_offset + done, &buffer[..got]).await?;
+            done += got as u64;
+        }
+        Ok(done)
+    }
+
+    /// Room in the store.
+    pub fn space(&self) -> Result<Space> {
+        Ok(self.local()?.space()?)
+    }
+}

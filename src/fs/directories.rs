@@ -1,0 +1,218 @@
+//! Reading directories.
+//!
+//! A directory is read page by page from the store, continued by name, so entries that come or go meanwhile neither
+//! repeat nor hide others, and a directory of any size needs one page of memory.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::store::{BlobName, BlobPage, BlobProperties, Found, ListItem, ListQuery, StoreError};
+
+use super::Engine;
+use super::attributes::{Attributes, Kind};
+use super::error::{FsError, Result};
+use super::handles::HandleId;
+use super::names::{RESERVED, Segment};
+use super::nodes::{Ino, ROOT};
+use super::stat::Stat;
+
+/// Entries fetched from the store at a time.
+const PAGE: usize = 1024;
+
+/// One entry of a directory.
+#[derive(Clone, Debug)]
+pub struct DirectoryEntry {
+    /// The name as stored.
+    pub segment: Segment,
+    /// The number of what it names.
+    pub ino: Ino,
+    /// What that is.
+    pub kind: Kind,
+    found: Found,
+}
+
+/// A directory being read.
+#[derive(Debug)]
+pub(super) struct DirectoryStream {
+    ino: Ino,
+    /// How many entries were handed out: the position of the first one in `buffer`.
+    position: u64,
+    buffer: VecDeque<DirectoryEntry>,
+    next: Next,
+}
+
+#[derive(Debug)]
+enum Next {
+    Page(Option<String>),
+    End,
+}
+
+impl DirectoryStream {
+    fn new(ino: Ino) -> Self {
+        Self { ino, position: 0, buffer: VecDeque::new(), next: Next::Page(None) }
+    }
+}
+
+impl Engine {
+    /// Opens a directory for reading.
+    pub fn open_directory(&self, ino: Ino) -> HandleId {
+        self.directories.insert(DirectoryStream::new(ino))
+    }
+
+    /// Closes it.
+    pub fn release_directory(&self, handle: HandleId) {
+        self.directories.remove(handle);
+    }
+
+    /// Hands entries from `position` on to `take`, which says `false` when it cannot take that one any more.
+    /// Entries come in the order of their stored names; `.` and `..` are the front end's business.
+    pub async fn read_directory(
+        &self,
+        handle: HandleId,
+        position: u64,
+        mut take: impl FnMut(u64, &DirectoryEntry) -> bool + Send,
+    ) -> Result<()> {
+        let stream = self.directories.get(handle)?;
+        self.seek(&stream, position).await?;
+        loop {
+            if hand_out(&stream, &mut take) || !self.fill(&stream).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The attributes of an entry that was just read.
+    pub fn entry_stat(&self, entry: &DirectoryEntry) -> Result<Stat> {
+        self.stat_found(entry.ino, &entry.found)
+    }
+
+    /// Notes that the kernel learned the number of an entry.
+    pub fn remember_entry(&self, parent: Ino, entry: &DirectoryEntry) {
+        self.nodes.remember(entry.ino, parent, &entry.segment);
+    }
+
+    /// The directory above, for `..`.
+    pub fn parent(&self, ino: Ino) -> Ino {
+        self.nodes.place(ino).map_or(ROOT, |(parent, _)| parent)
+    }
+
+    /// Moves to `position`. Going back means reading from the start again.
+    async fn seek(&self, stream: &Mutex<DirectoryStream>, position: u64) -> Result<()> {
+        {
+            let mut stream = stream.lock();
+            // Position 0 is a rewind: POSIX wants to see what was added since.
+            if position < stream.position || (position == 0 && !stream.buffer.is_empty()) {
+                *stream = DirectoryStream::new(stream.ino);
+            }
+        }
+        loop {
+            {
+                let mut stream = stream.lock();
+                while stream.position < position && stream.buffer.pop_front().is_some() {
+                    stream.position += 1;
+                }
+                if stream.position >= position {
+                    return Ok(());
+                }
+            }
+            if !self.fill(stream).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Fetches the next page that has something to show; says whether there was one.
+    async fn fill(&self, stream: &Mutex<DirectoryStream>) -> Result<bool> {
+        loop {
+            let (ino, marker) = {
+                let stream = stream.lock();
+                match &stream.next {
+                    Next::Page(marker) => (stream.ino, marker.clone()),
+                    Next::End => return Ok(false),
+                }
+            };
+            let _tree = self.guards.tree().await;
+            let prefix = match self.nodes.blob_name(ino) {
+                Ok(Some(name)) => format!("{}/", name.as_str()),
+                Ok(None) => String::new(),
+                // Removed while it is open: nothing is in it.
+                Err(FsError::NotFound) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let query = ListQuery { prefix: prefix.clone(), delimiter: Some("/".into()), marker, max: PAGE };
+            let BlobPage { items, next } = self.store.list_blobs(&self.share, &query).await?;
+            let entries = self.entries(ino, &prefix, items)?;
+            let mut stream = stream.lock();
+            stream.next = next.map_or(Next::End, |marker| Next::Page(Some(marker)));
+            stream.buffer.extend(entries);
+            if !stream.buffer.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn entries(&self, ino: Ino, prefix: &str, items: Vec<ListItem>) -> Result<Vec<DirectoryEntry>> {
+        let pending = self.pending.in_directory(ino);
+        let mut entries = Vec::with_capacity(items.len());
+        for item in items {
+            let entry = match item {
+                ListItem::Blob { name, properties } => self.blob_entry(prefix, &name, properties),
+                ListItem::Prefix { name, id } => self.prefix_entry(prefix, &name, id)?,
+            };
+            let hidden = |entry: &DirectoryEntry| {
+                (ino == ROOT && entry.segment.as_str() == RESERVED)
+                    || pending.iter().any(|(segment, _)| *segment == entry.segment)
+            };
+            entries.extend(entry.filter(|entry| !hidden(entry)));
+        }
+        Ok(entries)
+    }
+
+    fn blob_entry(
+        &self,
+        prefix: &str,
+        name: &str,
+        properties: Arc<BlobProperties>,
+    ) -> Option<DirectoryEntry> {
+        let segment = Segment::from_stored(name.strip_prefix(prefix)?);
+        // A marker with a trailing slash, as some tools write it: the directory itself, not an entry.
+        if segment.as_str().is_empty() {
+            return None;
+        }
+        let kind = Attributes::of_blob(&properties, self.config.owner).kind;
+        let ino = Ino::of(properties.id);
+        Some(DirectoryEntry { segment, ino, kind, found: Found { blob: Some(properties), prefix: None } })
+    }
+
+    fn prefix_entry(&self, prefix: &str, name: &str, id: u64) -> Result<Option<DirectoryEntry>> {
+        let Some(segment) = name.strip_prefix(prefix).and_then(|rest| rest.strip_suffix('/')) else {
+            return Ok(None);
+        };
+        let plain = BlobName::new(name.strip_suffix('/').unwrap_or(name)).map_err(StoreError::from)?;
+        let found = self.local()?.find(&self.at(plain))?;
+        // Its marker blob was listed before, under the same name without the slash.
+        if found.blob.is_some() {
+            return Ok(None);
+        }
+        let (segment, ino) = (Segment::from_stored(segment), Ino::of(id));
+        Ok(Some(DirectoryEntry { segment, ino, kind: Kind::Directory, found }))
+    }
+}
+
+/// Hands out what is buffered; says whether the taker is full.
+fn hand_out(
+    stream: &Mutex<DirectoryStream>,
+    take: &mut (impl FnMut(u64, &DirectoryEntry) -> bool + Send),
+) -> bool {
+    let mut stream = stream.lock();
+    while let Some(entry) = stream.buffer.front() {
+        if !take(stream.position + 1, entry) {
+            return true;
+        }
+        stream.buffer.pop_front();
+        stream.position += 1;
+    }
+    false
+}

@@ -1,0 +1,113 @@
+//! What can go wrong in the engine, in the words of files. Front ends map it in one total match each.
+
+use std::io;
+
+use crate::store::StoreError;
+
+/// The result of an engine operation.
+pub type Result<T> = std::result::Result<T, FsError>;
+
+/// Why an operation on a file or directory was refused or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// No such file or directory.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name exists already")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotADirectory,
+    /// Anything but a directory was needed.
+    #[error("is a directory")]
+    IsADirectory,
+    /// The directory still has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The name has more than 255 bytes, or the path more than 1,024 characters.
+    #[error("the name or path is too long")]
+    NameTooLong,
+    /// Names are UTF-8 here, because blob names are.
+    #[error("the name is not valid UTF-8")]
+    NotUtf8,
+    /// Names below `.leasefs` belong to leasefs itself.
+    #[error("the name is reserved for leasefs")]
+    Reserved,
+    /// What a share does not have: hard links, device nodes.
+    #[error("{0}")]
+    NotPermitted(&'static str),
+    /// The open does not include the access that the operation needs.
+    #[error("the file is not open for that")]
+    BadAccess,
+    /// Another open's share mode, or an open that this one's share mode forbids, stands in the way.
+    #[error("another open of the file does not share this access")]
+    SharingViolation,
+    /// The file was removed and waits for its last close.
+    #[error("the file is delete pending: it goes away when its last user closes it")]
+    DeletePending,
+    /// The handle is not, or no longer, open.
+    #[error("no such handle")]
+    BadHandle,
+    /// An argument makes no sense; the text says which.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// Seeking behind the last data.
+    #[error("no data or hole behind this offset")]
+    NoSuchOffset,
+    /// The file would become larger than can be stored.
+    #[error("the file would be too large")]
+    TooLarge,
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The extended attributes would not fit.
+    #[error("the attributes of this file take more room than there is")]
+    AttributesTooLarge,
+    /// The share cannot do this; the text says what.
+    #[error("{0}")]
+    NotSupported(&'static str),
+    /// The store is full.
+    #[error("the store is full")]
+    NoSpace,
+    /// Somebody else changed or replaced the blob under this writer.
+    #[error("the file was changed by somebody else")]
+    Stale,
+    /// The store or the disk failed.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<StoreError> for FsError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::BlobNotFound(_) | StoreError::ContainerNotFound(_) => FsError::NotFound,
+            StoreError::BlobExists(_) | StoreError::ContainerExists(_) => FsError::Exists,
+            StoreError::ConditionNotMet | StoreError::NotModified => FsError::Stale,
+            StoreError::Lease(_) => FsError::SharingViolation,
+            StoreError::Name(_) => FsError::NameTooLong,
+            StoreError::Full => FsError::NoSpace,
+            StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,
+            StoreError::InvalidRename { .. } => FsError::Invalid("a directory cannot be moved into itself"),
+            StoreError::ConditionsNotSupported
+            | StoreError::UnsatisfiableCondition
+            | StoreError::SourceConditionNotMet
+            | StoreError::SnapshotsPresent(_)
+            | StoreError::InvalidBlockList
+            | StoreError::InvalidBlockId
+            | StoreError::InvalidRange { .. }
+            | StoreError::Damaged(_)
+            | StoreError::Io { .. } => FsError::Io(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for FsError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FsError::NoSpace,
+            io::ErrorKind::FileTooLarge => FsError::TooLarge,
+            _ => FsError::Io(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! A file that somebody has open: its bytes, and who moves them.
+//!
+//! All opens of one file share one [`OpenFile`]. While any of them lasts, either the kernel moves the bytes
+//! (passthrough to one local file) or the engine does; the kernel cannot mix the two, except for opens that bypass
+//! its page cache.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::share::Moment;
+use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, sparse};
+
+use super::attributes::Attributes;
+use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
+use super::error::{FsError, Result};
+use super::nodes::Ino;
+
+/// Content in more pieces than this is put together again at the next commit.
+const PIECES_MAX: usize = 128;
+
+/// Who moves the bytes of one open.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// The kernel, straight from and to this file.
+    Kernel(Arc<File>),
+    /// The engine, behind the kernel's page cache.
+    Engine {
+        /// What the page cache holds is still right.
+        keep_cache: bool,
+    },
+    /// The engine, without the page cache.
+    Direct,
+}
+
+/// What an open is going to do with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Read only.
+    Read,
+    /// Change them.
+    Write,
+    /// Throw them away, then write.
+    Truncate,
+}
+
+/// Who serves the opens that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serving {
+    Nobody,
+    Kernel,
+    Engine,
+}
+
+/// The shared state of all opens of one file.
+#[derive(Debug)]
+pub struct OpenFile {
+    ino: Ino,
+    state: RwLock<FileState>,
+    /// The engine changed bytes since the last commit. What the kernel changes shows in the file's stamp.
+    dirty: AtomicBool,
+    /// How many opens share this. Changed only under the table's mutex.
+    opens: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct FileState {
+    content: Content,
+    serving: Serving,
+    /// Attributes of a file that lost its name, and with it its blob.
+    nameless: Option<Attributes>,
+}
+
+/// What `stat` needs to know about an open file.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveStat {
+    /// Size now.
+    pub size: u64,
+    /// Blocks of 512 bytes, where known.
+    pub blocks: Option<u64>,
+    /// Last change of the content and of anything, if it is not what was committed.
+    pub times: Option<(Moment, Moment)>,
+    /// Attributes of a file without a name.
+    pub nameless: Option<Attributes>,
+}
+
+/// Everything a change of content may need.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The store.
+    pub store: &'a dyn LocalStore,
+    /// Where the file's blob is; nothing if it has no name any more.
+    pub at: Option<&'a BlobPath>,
+    /// Committed time of last change.
+    pub mtime: Moment,
+    /// The time.
+    pub now: Moment,
+}
+
+impl OpenFile {
+    /// A file with this content and its first open.
+    pub fn new(ino: Ino, content: Content) -> Self {
+        let state = FileState { content, serving: Serving::Nobody, nameless: None };
+        Self { ino, state: RwLock::new(state), dirty: AtomicBool::new(false), opens: AtomicUsize::new(1) }
+    }
+
+    /// One more open.
+    pub fn add_open(&self) {
+        self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One open less; says whether it was the last.
+    pub fn drop_open(&self) -> bool {
+        self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The file's number.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Decides who moves the bytes of a new open, and prepares the content for what it is going to do.
+    pub fn route(&self, intent: Intent, kernel_allowed: bool, place: Place<'_>) -> Result<Route> {
+        let mut state = self.state.write();
+        match intent {
+            Intent::Read => {}
+            Intent::Truncate => {
+                state.truncate(0, place)?;
+                self.dirty.store(true, Ordering::Release);
+            }
+            // Copying a small file now lets the kernel do the rest. A big one waits for its first change.
+            Intent::Write if kernel_allowed && state.serving == Serving::Nobody => {
+                if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX) {
+                    state.make_writable(place)?;
+                }
+            }
+            Intent::Write => {}
+        }
+        state.choose(intent, kernel_allowed)
+    }
+
+    /// The kernel would not take over after all: the engine serves from now on.
+    pub fn kernel_refused(&self) {
+        let mut state = self.state.write();
+        if state.serving == Serving::Kernel {
+            state.serving = Serving::Engine;
+        }
+    }
+
+    /// Reads at `offset`.
+    pub fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.state.read().content.read(buffer, offset)?)
+    }
+
+    /// Writes at `offset`, if the content can be changed already; says whether it could.
+    /// If not, [`prepare`](Self::prepare) comes first.
+    pub fn write(&self, data: &[u8], offset: u64, now: Moment) -> Result<bool> {
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(FsError::TooLarge);
+        }
+        self.dirty.store(true, Ordering::Release);
+        // The usual case needs no change of state, so writers of one file do not wait for each other.
+        if let Content::Live(live) = &self.state.read().content {
+            live.scratch().file().write_all_at(data, offset)?;
+            return Ok(true);
+        }
+        match &mut self.state.write().content {
+            Content::Live(live) => live.scratch().file().write_all_at(data, offset)?,
+            Content::Overlay(overlay) => overlay.write(data, offset, now)?,
+            Content::Clean(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Makes the content ready to be changed.
+    pub fn prepare(&self, place: Place<'_>) -> Result<()> {
+        self.state.write().make_writable(place)
+    }
+
+    /// Cuts or extends with zeros.
+    pub fn truncate(&self, size: u64, place: Place<'_>) -> Result<()> {
+        if size > i64::MAX as u64 {
+            return Err(FsError::TooLarge);
+        }
+        self.dirty.store(true, Ordering::Release);
+        self.state.write().truncate(size, place)
+    }
+
+    /// Reserves room for `range` and extends the file to its end, unless `keep_size`.
+    pub fn allocate(&self, range: Range<u64>, keep_size: bool, place: Place<'_>) -> Result<()> {
+        let mut state = self.state.write();
+        state.make_writable(place)?;
+        if let Content::Live(live) = &state.content {
+            sparse::allocate(live.scratch().file(), range.clone())?;
+        }
+        if !keep_size && range.end > state.content.size()? {
+            state.truncate(range.end, place)?;
+        }
+        self.dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes `range` read as zeros; extends the file to its end, unless `keep_size`.
+    pub fn zero(&self, range: Range<u64>, keep_size: bool, place: Place<'_>) -> Result<()> {
+        let mut state = self.state.write();
+        state.make_writable(place)?;
+        self.dirty.store(true, Ordering::Release);
+        match &mut state.content {
+            Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
+            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
+            Content::Clean(_) => {}
+        }
+        if !keep_size && range.end > state.content.size()? {
+            state.truncate(range.end, place)?;
+        }
+        Ok(())
+    }
+
+    /// First data at or behind `from`.
+    pub fn next_data(&self, from: u64) -> Result<u64> {
+        self.state.read().content.next_data(from)?.ok_or(FsError::NoSuchOffset)
+    }
+
+    /// First hole at or behind `from`.
+    pub fn next_hole(&self, from: u64) -> Result<u64> {
+        self.state.read().content.next_hole(from)?.ok_or(FsError::NoSuchOffset)
+    }
+
+    /// Carries an explicitly set time of last change over to content that is not committed yet.
+    pub fn set_mtime(&self, mtime: Moment) -> Result<()> {
+        match &mut self.state.write().content {
+            Content::Clean(_) => {}
+            Content::Live(live) => sparse::set_modified(live.scratch().file(), mtime)?,
+            Content::Overlay(overlay) => overlay.set_mtime(mtime),
+        }
+        Ok(())
+    }
+
+    /// Notes that the file has lost its name; `attributes` are what it had.
+    pub fn lost_name(&self, attributes: Attributes) {
+        self.state.write().nameless = Some(attributes);
+    }
+
+    /// Changes the attributes of a file without a name.
+    pub fn change_nameless(&self, change: impl FnOnce(&mut Attributes)) -> Result<()> {
+        self.state.write().nameless.as_mut().map(change).ok_or(FsError::NotFound)
+    }
+
+    /// What `stat` needs.
+    pub fn stat(&self) -> Result<LiveStat> {
+        let state = self.state.read();
+        let nameless = state.nameless;
+        Ok(match &state.content {
+            Content::Clean(reader) => LiveStat { size: reader.size(), blocks: None, times: None, nameless },
+            Content::Live(live) => {
+                let stamp = Stamp::of(live.scratch())?;
+                let times = live.changed()?.map(|changed| (changed.mtime, changed.ctime));
+                LiveStat { size: stamp.size, blocks: Some(stamp.blocks), times, nameless }
+            }
+            Content::Overlay(overlay) => {
+                let times = Some((overlay.mtime(), overlay.mtime()));
+                LiveStat { size: overlay.size(), blocks: None, times, nameless }
+            }
+        })
+    }
+
+    /// Whether there is anything to commit.
+    pub fn needs_commit(&self) -> Result<bool> {
+        if self.dirty.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        Ok(match &self.state.read().content {
+            Content::Clean(_) => false,
+            Content::Live(live) => live.changed()?.is_some(),
+            Content::Overlay(_) => true,
+        })
+    }
+
+    /// The file whose bytes must be durable before they are committed, and their size.
+    pub fn data_file(&self) -> Result<Option<(Arc<File>, u64)>> {
+        let state = self.state.read();
+        let size = state.content.size()?;
+        Ok(match &state.content {
+            Content::Clean(_) => None,
+            Content::Live(live) => Some((Arc::clone(live.scratch().file()), size)),
+            // Only changed ranges are in it, but those are never kept in the index.
+            Content::Overlay(overlay) => Some((Arc::clone(overlay.scratch().file()), u64::MAX)),
+        })
+    }
+
+    /// Makes the current content the blob's content. Says whether the kernel's page cache agrees with it.
+    pub fn commit(&self, store: &dyn LocalStore, at: &BlobPath, commit: &dyn CommitInfo) -> Result<bool> {
+        let mut state = self.state.write();
+        let dirty = self.dirty.swap(false, Ordering::AcqRel);
+        let done = state.commit(dirty, store, at, commit);
+        if done.is_err() {
+            self.dirty.store(true, Ordering::Release);
+        }
+        done?;
+        Ok(state.serving == Serving::Engine)
+    }
+
+    /// Whether the content is in so many pieces that putting it together pays.
+    pub fn in_pieces(&self) -> bool {
+        matches!(&self.state.read().content, Content::Clean(reader) if reader.pieces().len() > 1)
+    }
+}
+
+/// Gives the metadata that goes with a commit.
+pub trait CommitInfo {
+    /// Metadata and headers for content last changed at `mtime`.
+    fn new_content(&self, mtime: Moment, ctime: Moment) -> Result<crate::store::NewContent>;
+    /// Learns of the committed version.
+    fn committed(&self, properties: &crate::store::BlobProperties);
+}
+
+impl FileState {
+    fn choose(&mut self, intent: Intent, kernel_allowed: bool) -> Result<Route> {
+        let engine = Route::Engine { keep_cache: false };
+        let local = match &self.content {
+            Content::Live(live) => Some(Arc::clone(live.scratch().file())),
+            Content::Clean(reader) => reader.as_file().map(Arc::clone),
+            Content::Overlay(_) => None,
+        };
+        let changes_a_version = intent != Intent::Read && matches!(self.content, Content::Clean(_));
+        Ok(match (self.serving, local) {
+            (Serving::Engine, _) => engine,
+            (Serving::Nobody, Some(file)) if kernel_allowed && !changes_a_version => {
+                self.serving = Serving::Kernel;
+                Route::Kernel(file)
+            }
+            (Serving::Nobody, _) => {
+                self.serving = Serving::Engine;
+                engine
+            }
+            (Serving::Kernel, Some(file)) if kernel_allowed && !changes_a_version => Route::Kernel(file),
+            // The kernel's readers have the committed file itself; a writer among them goes through us, and the
+            // first change moves the committed version out of the way.
+            (Serving::Kernel, _) => Route::Direct,
+        })
+    }
+
+    /// Turns a committed version into something that can be changed.
+    fn make_writable(&mut self, place: Place<'_>) -> Result<()> {
+        let Content::Clean(reader) = &self.content else {
+            return Ok(());
+        };
+        self.content = if self.serving == Serving::Kernel {
+            let scratch = place.store.take_over(place.at, reader)?;
+            Content::Live(Live::committed(scratch, place.mtime)?)
+        } else if reader.size() <= COPY_MAX {
+            let scratch = place.store.scratch()?;
+            Content::Live(Live::copy_of(reader, reader.size(), scratch, place.mtime)?)
+        } else {
+            Content::Overlay(Overlay::new(reader.clone(), place.store.scratch()?, place.now))
+        };
+        Ok(())
+    }
+
+    fn truncate(&mut self, size: u64, place: Place<'_>) -> Result<()> {
+        if let Content::Clean(reader) = &self.content
+            && self.serving != Serving::Kernel
+            && size.min(reader.size()) <= COPY_MAX
+        {
+            // Nothing behind the new end is needed, however big the file was.
+            let scratch = place.store.scratch()?;
+            let kept = size.min(reader.size());
+            self.content = Content::Live(Live::copy_of(reader, kept, scratch, place.mtime)?);
+        }
+        self.make_writable(place)?;
+        match &mut self.content {
+            Content::Live(live) => {
+                live.scratch().file().set_len(size)?;
+                // An unchanged length leaves the time alone, but a truncation is a change.
+                sparse::set_modified(live.scratch().file(), place.now)?;
+            }
+            Content::Overlay(overlay) => overlay.truncate(size, place.now)?,
+            Content::Clean(_) => {}
+        }
+        Ok(())
+    }
+
+    fn commit(
+        &mut self,
+        dirty: bool,
+        store: &dyn LocalStore,
+        at: &BlobPath,
+        info: &dyn CommitInfo,
+    ) -> Result<()> {
+        let always = Preconditions::default();
+        match &mut self.content {
+            Content::Clean(_) => {}
+            Content::Live(live) => {
+                let stamp = match live.changed()? {
+                    Some(stamp) => stamp,
+                    None if dirty => Stamp::of(live.scratch())?,
+                    None => return Ok(()),
+                };
+                let new = info.new_content(stamp.mtime, stamp.ctime)?;
+                let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
+                info.committed(&done);
+                live.note_committed(stamp);
+            }
+            Content::Overlay(overlay) => {
+                let new = info.new_content(overlay.mtime(), overlay.mtime())?;
+                let (changes, size) = (overlay.changes(), overlay.size());
+                let done =
+                    store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
+                info.committed(&done);
+                self.content = Content::Clean(reassemble(store, at)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {
+    let reader = store.reader(at)?;
+    if reader.pieces().len() <= PIECES_MAX {
+        return Ok(reader);
+    }
+    // The reader itself does not count as one of an older version.
+    store.tidy(at)?;
+    Ok(store.reader(at)?)
+}
+
+/// A fresh file's content.
+pub fn fresh(scratch: Scratch) -> Content {
+    Content::Live(Live::new(scratch))
+}

@@ -1,0 +1,72 @@
+//! Who may change which name at a time.
+//!
+//! Two kinds of guard, taken in this order and possibly held across an await (they are tokio's):
+//!
+//! 1. the *tree* guard: shared by everything that turns a number into a path, exclusive for the rename of a
+//!    directory, which changes the paths of all that is below it;
+//! 2. the *name* guard: one name in one directory. Create, remove, rename and commit take it, so a commit never
+//!    brings a name back that was just removed.
+//!
+//! Then come the gate's and the files' own mutexes, which are never held across an await.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::names::Segment;
+use super::nodes::Ino;
+
+/// Names share this many guards; two names with the same one wait for each other, which costs little.
+const STRIPES: usize = 1024;
+
+/// The guards of one share.
+#[derive(Debug)]
+pub struct Guards {
+    tree: RwLock<()>,
+    stripes: Vec<Mutex<()>>,
+}
+
+/// Proof that the holder may change these names.
+#[derive(Debug)]
+pub struct NameGuard<'a> {
+    _first: MutexGuard<'a, ()>,
+    _second: Option<MutexGuard<'a, ()>>,
+}
+
+impl Default for Guards {
+    fn default() -> Self {
+        Self { tree: RwLock::new(()), stripes: (0..STRIPES).map(|_| Mutex::new(())).collect() }
+    }
+}
+
+impl Guards {
+    /// Paths stay as they are while this is held.
+    pub async fn tree(&self) -> RwLockReadGuard<'_, ()> {
+        self.tree.read().await
+    }
+
+    /// Nobody else uses a path while this is held.
+    pub async fn whole_tree(&self) -> RwLockWriteGuard<'_, ()> {
+        self.tree.write().await
+    }
+
+    /// Guards one name.
+    pub async fn name(&self, parent: Ino, segment: &Segment) -> NameGuard<'_> {
+        NameGuard { _first: self.stripes[stripe(parent, segment)].lock().await, _second: None }
+    }
+
+    /// Guards two names, in an order that cannot deadlock.
+    pub async fn names(&self, a: (Ino, &Segment), b: (Ino, &Segment)) -> NameGuard<'_> {
+        let (a, b) = (stripe(a.0, a.1), stripe(b.0, b.1));
+        let first = self.stripes[a.min(b)].lock().await;
+        let second = if a == b { None } else { Some(self.stripes[a.max(b)].lock().await) };
+        NameGuard { _first: first, _second: second }
+    }
+}
+
+fn stripe(parent: Ino, segment: &Segment) -> usize {
+    let mut hasher = DefaultHasher::new();
+    (parent, segment).hash(&mut hasher);
+    // The remainder is below STRIPES, so it fits.
+    (hasher.finish() % STRIPES as u64) as usize
+}

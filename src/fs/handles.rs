@@ -1,0 +1,101 @@
+//! Handles: the numbers front ends use for opens.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::directories::DirectoryStream;
+use super::error::{FsError, Result};
+use super::file::OpenFile;
+use super::gate::OpenPermit;
+
+/// A front end's number for an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandleId(pub u64);
+
+/// One open of a file.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) permit: OpenPermit,
+    flushed: AtomicBool,
+}
+
+impl Handle {
+    pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit) -> Self {
+        Self { file, permit, flushed: AtomicBool::new(false) }
+    }
+
+    /// The program may be done with this handle.
+    pub(super) fn note_flushed(&self) {
+        self.flushed.store(true, Ordering::Relaxed);
+        self.permit.flushed();
+    }
+
+    /// It is not.
+    pub(super) fn note_used(&self) {
+        if self.flushed.swap(false, Ordering::Relaxed) {
+            self.permit.used();
+        }
+    }
+}
+
+/// All open files' handles.
+#[derive(Debug, Default)]
+pub(super) struct FileHandles {
+    next: AtomicU64,
+    map: RwLock<HashMap<HandleId, Arc<Handle>>>,
+}
+
+impl FileHandles {
+    pub(super) fn insert(&self, handle: Handle) -> HandleId {
+        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        self.map.write().insert(id, Arc::new(handle));
+        id
+    }
+
+    /// The handle, noted as used.
+    pub(super) fn get(&self, id: HandleId) -> Result<Arc<Handle>> {
+        let handle = self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)?;
+        handle.note_used();
+        Ok(handle)
+    }
+
+    /// The handle, without noting anything.
+    pub(super) fn peek(&self, id: HandleId) -> Result<Arc<Handle>> {
+        self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
+    }
+
+    pub(super) fn remove(&self, id: HandleId) -> Result<Arc<Handle>> {
+        self.map.write().remove(&id).ok_or(FsError::BadHandle)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.map.read().len()
+    }
+}
+
+/// All open directories' handles.
+#[derive(Debug, Default)]
+pub(super) struct DirectoryHandles {
+    next: AtomicU64,
+    map: RwLock<HashMap<HandleId, Arc<Mutex<DirectoryStream>>>>,
+}
+
+impl DirectoryHandles {
+    pub(super) fn insert(&self, stream: DirectoryStream) -> HandleId {
+        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        self.map.write().insert(id, Arc::new(Mutex::new(stream)));
+        id
+    }
+
+    pub(super) fn get(&self, id: HandleId) -> Result<Arc<Mutex<DirectoryStream>>> {
+        self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
+    }
+
+    pub(super) fn remove(&self, id: HandleId) {
+        self.map.write().remove(&id);
+    }
+}

@@ -1,0 +1,272 @@
+//! Names: look-up, make, remove.
+
+use bytes::Bytes;
+
+use crate::store::{
+    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
+};
+
+use super::attributes::{Attributes, Kind};
+use super::error::{FsError, Result};
+use super::gate::{Removal, RemovePermit};
+use super::names::{RESERVED, Segment};
+use super::nodes::{Ino, ROOT};
+use super::stat::Stat;
+use super::{Engine, now};
+
+/// Longest target of a symbolic link, as in Linux.
+const SYMLINK_BYTES_MAX: usize = 4095;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// The condition that the blob does not exist yet.
+pub(super) fn must_be_new() -> Preconditions {
+    Preconditions { if_none_match: Some(EtagMatch::Any), ..Preconditions::default() }
+}
+
+fn is_reserved(parent: Ino, segment: &Segment) -> bool {
+    parent == ROOT && segment.as_str() == RESERVED
+}
+
+impl Engine {
+    /// Finds `segment` in `parent`. The kernel knows its number from now on.
+    pub async fn lookup(&self, parent: Ino, segment: &Segment) -> Result<Stat> {
+        self.not_pending(parent, segment).await?;
+        let _tree = self.guards.tree().await;
+        let (ino, found) = self.find_child(parent, segment)?;
+        let stat = self.stat_found(ino, &found)?;
+        self.nodes.remember(ino, parent, segment);
+        Ok(stat)
+    }
+
+    /// The kernel forgot `count` of its references.
+    pub fn forget(&self, ino: Ino, count: u64) {
+        self.nodes.forget(ino, count);
+    }
+
+    /// What is under that name; hidden names are not found.
+    pub(super) fn find_child(&self, parent: Ino, segment: &Segment) -> Result<(Ino, Found)> {
+        if is_reserved(parent, segment) {
+            return Err(FsError::NotFound);
+        }
+        let at = self.at(self.nodes.child_name(parent, segment)?);
+        let found = self.local()?.find(&at)?;
+        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
+        Ok((Ino::of(id), found))
+    }
+
+    /// Refuses reserved names and names of pending files. To be asked before any guard is taken.
+    pub(super) async fn may_create(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        if is_reserved(parent, segment) {
+            return Err(FsError::Reserved);
+        }
+        self.not_pending(parent, segment).await
+    }
+
+    /// The place for a new name in `parent`, which must still exist. For holders of the guards.
+    pub(super) fn free_name(&self, parent: Ino, segment: &Segment) -> Result<BlobPath> {
+        if self.pending.get(parent, segment).is_some() {
+            return Err(FsError::DeletePending);
+        }
+        if parent != ROOT {
+            let name = self.nodes.blob_name(parent)?.ok_or(FsError::NotFound)?;
+            let found = self.local()?.find(&self.at(name))?;
+            if found.blob.is_none() && found.prefix.is_none() {
+                return Err(FsError::NotFound);
+            }
+        }
+        Ok(self.at(self.nodes.child_name(parent, segment)?))
+    }
+
+    /// Makes a directory.
+    pub async fn make_directory(
+        &self,
+        parent: Ino,
+        segment: &Segment,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Stat> {
+        let attributes = Attributes::new(Kind::Directory, mode, caller.uid, caller.gid, now());
+        self.make(parent, segment, attributes, Bytes::new()).await
+    }
+
+    /// Makes a symbolic link to `target`.
+    pub async fn make_symlink(
+        &self,
+        parent: Ino,
+        segment: &Segment,
+        target: &[u8],
+        caller: Caller,
+    ) -> Result<Stat> {
+        if target.len() > SYMLINK_BYTES_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        let attributes = Attributes::new(Kind::Symlink, 0o777, caller.uid, caller.gid, now());
+        self.make(parent, segment, attributes, Bytes::copy_from_slice(target)).await
+    }
+
+    /// Makes an empty file, a named pipe or a socket.
+    pub async fn make_node(
+        &self,
+        parent: Ino,
+        segment: &Segment,
+        kind: Kind,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Stat> {
+        let attributes = Attributes::new(kind, mode, caller.uid, caller.gid, now());
+        self.make(parent, segment, attributes, Bytes::new()).await
+    }
+
+    async fn make(
+        &self,
+        parent: Ino,
+        segment: &Segment,
+        attributes: Attributes,
+        body: Bytes,
+    ) -> Result<Stat> {
+        self.may_create(parent, segment).await?;
+        let stat = {
+            let _tree = self.guards.tree().await;
+            let _name = self.guards.name(parent, segment).await;
+            let at = self.free_name(parent, segment)?;
+            if self.local()?.find(&at)?.prefix.is_some() {
+                return Err(FsError::Exists);
+            }
+            let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
+            let blob = self.store.put_blob(&at, body, new, &must_be_new()).await?;
+            let found = Found { blob: Some(blob), prefix: None };
+            let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
+            self.nodes.remember(ino, parent, segment);
+            self.stat_found(ino, &found)?
+        };
+        self.touch_directory(parent).await;
+        Ok(stat)
+    }
+
+    /// The target of a symbolic link.
+    pub async fn read_link(&self, ino: Ino) -> Result<Bytes> {
+        let _tree = self.guards.tree().await;
+        let name = self.nodes.blob_name(ino)?.ok_or(FsError::Invalid("not a symbolic link"))?;
+        let always = Preconditions::default();
+        let blob = self.store.get_blob(&self.at(name), None, None, &always).await?;
+        match Attributes::of_blob(&blob.properties, self.config.owner).kind {
+            Kind::Symlink => Ok(blob.body),
+            _ => Err(FsError::Invalid("not a symbolic link")),
+        }
+    }
+
+    /// Removes a file: at once if nobody has it open, else as the share's delete rule says.
+    pub async fn unlink(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        self.not_pending(parent, segment).await?;
+        let ino = {
+            let _tree = self.guards.tree().await;
+            let (ino, found) = self.find_child(parent, segment)?;
+            if self.stat_found(ino, &found)?.attributes.kind == Kind::Directory {
+                return Err(FsError::IsADirectory);
+            }
+            ino
+        };
+        // May wait for a late close, so no guard is held.
+        let removal = self.gate.remove(ino, self.config.delete).await?;
+        self.carry_out(parent, segment, ino, removal).await?;
+        self.touch_directory(parent).await;
+        Ok(())
+    }
+
+    async fn carry_out(&self, parent: Ino, segment: &Segment, ino: Ino, removal: Removal) -> Result<()> {
+        let _tree = self.guards.tree().await;
+        let _name = self.guards.name(parent, segment).await;
+        let (now_there, found) = self.find_child(parent, segment)?;
+        if now_there != ino {
+            return Err(FsError::NotFound);
+        }
+        let at = self.at(self.nodes.child_name(parent, segment)?);
+        match removal {
+            Removal::Now(permit) => self.remove_now(ino, &at, permit).await,
+            Removal::Pending => self.note_pending(parent, segment, ino).await,
+            Removal::Detach => {
+                self.lose_name(ino, &found);
+                self.delete_blob(&at).await
+            }
+        }
+    }
+
+    async fn remove_now(&self, ino: Ino, at: &BlobPath, permit: RemovePermit) -> Result<()> {
+        self.delete_blob(at).await?;
+        self.nodes.unnamed(ino);
+        permit.confirm();
+        Ok(())
+    }
+
+    /// The opens of `ino` keep its content, but no name leads to it any more.
+    pub(super) fn lose_name(&self, ino: Ino, found: &Found) {
+        if let (Some(file), Some(blob)) = (self.open_file(ino), &found.blob) {
+            let mut attributes = Attributes::of_blob(blob, self.config.owner);
+            attributes.ctime = now();
+            file.lost_name(attributes);
+        }
+        self.nodes.unnamed(ino);
+    }
+
+    /// Deletes a blob; the directory it was in stays.
+    pub(super) async fn delete_blob(&self, at: &BlobPath) -> Result<()> {
+        self.keep_parent(at).await?;
+        let always = Preconditions::default();
+        Ok(self.store.delete_blob(at, DeleteSnapshots::Include, &always).await?)
+    }
+
+    /// A directory without a marker exists only through what is below it. It gets one before that goes away.
+    pub(super) async fn keep_parent(&self, at: &BlobPath) -> Result<()> {
+        let Some((parent, _)) = at.name.as_str().rsplit_once('/') else {
+            return Ok(());
+        };
+        let parent = self.at(BlobName::new(parent).map_err(|_| FsError::NameTooLong)?);
+        if self.local()?.find(&parent)?.blob.is_some() {
+            return Ok(());
+        }
+        let owner = self.config.owner;
+        let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
+        let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
+        match self.store.put_blob(&parent, Bytes::new(), new, &must_be_new()).await {
+            Ok(_) | Err(StoreError::BlobExists(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes an empty directory.
+    pub async fn remove_directory(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        let ino = {
+            let _tree = self.guards.tree().await;
+            self.find_child(parent, segment)?.0
+        };
+        // What is pending inside and really closed already goes away in a moment.
+        for (name, _) in self.pending.in_directory(ino) {
+            self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
+        }
+        {
+            // A create below would race with the check, so nobody else uses a path now.
+            let _tree = self.guards.whole_tree().await;
+            let (now_there, found) = self.find_child(parent, segment)?;
+            if self.stat_found(now_there, &found)?.attributes.kind != Kind::Directory {
+                return Err(FsError::NotADirectory);
+            }
+            if found.prefix.is_some() {
+                return Err(FsError::NotEmpty);
+            }
+            let at = self.at(self.nodes.child_name(parent, segment)?);
+            self.delete_blob(&at).await?;
+            self.directory_times.take(now_there);
+            self.nodes.unnamed(now_there);
+        }
+        self.touch_directory(parent).await;
+        Ok(())
+    }
+}

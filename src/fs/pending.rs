@@ -1,0 +1,164 @@
+//! Names of delete-pending files.
+//!
+//! The name of a pending file is hidden and taken until the last close. Each one also has a small blob below
+//! `.leasefs/pending/`, so that the removal is finished at the next start should this process die.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::store::{
+    BlobName, BlobPath, DeleteSnapshots, ListItem, ListQuery, NewContent, Preconditions, StoreError,
+};
+
+use super::error::{FsError, Result};
+use super::names::{RESERVED, Segment};
+use super::nodes::Ino;
+use super::{Engine, now};
+
+const PAGE: usize = 1000;
+
+/// The pending names of a share.
+#[derive(Debug, Default)]
+pub(super) struct PendingNames {
+    names: Mutex<HashMap<(Ino, Segment), Ino>>,
+    /// How many there are, to answer the usual "none" without the mutex.
+    count: AtomicUsize,
+}
+
+impl PendingNames {
+    pub(super) fn insert(&self, parent: Ino, segment: &Segment, ino: Ino) {
+        let mut names = self.names.lock();
+        names.insert((parent, segment.clone()), ino);
+        self.count.store(names.len(), Ordering::Release);
+    }
+
+    pub(super) fn remove(&self, parent: Ino, segment: &Segment) {
+        let mut names = self.names.lock();
+        names.remove(&(parent, segment.clone()));
+        self.count.store(names.len(), Ordering::Release);
+    }
+
+    pub(super) fn get(&self, parent: Ino, segment: &Segment) -> Option<Ino> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.names.lock().get(&(parent, segment.clone())).copied()
+    }
+
+    /// Pending files in the directory `parent`.
+    pub(super) fn in_directory(&self, parent: Ino) -> Vec<(Segment, Ino)> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let names = self.names.lock();
+        names
+            .iter()
+            .filter(|((at, _), _)| *at == parent)
+            .map(|((_, name), ino)| (name.clone(), *ino))
+            .collect()
+    }
+
+    fn all(&self) -> Vec<Ino> {
+        self.names.lock().values().copied().collect()
+    }
+}
+
+impl Engine {
+    /// Refuses a name that a delete-pending file still has, after waiting for one that is really closed already.
+    pub(super) async fn not_pending(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        match self.pending.get(parent, segment) {
+            Some(ino) if self.gate.settle(ino).await => Err(FsError::DeletePending),
+            // Settled: whoever closed it last is removing it, or has. Its name guard tells when that is done.
+            Some(_) => {
+                drop(self.guards.name(parent, segment).await);
+                match self.pending.get(parent, segment) {
+                    Some(_) => Err(FsError::DeletePending),
+                    None => Ok(()),
+                }
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn mark(&self, ino: Ino) -> Result<BlobPath> {
+        let name = format!("{RESERVED}/pending/{:016x}", ino.0);
+        Ok(self.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?))
+    }
+
+    /// Hides the name and notes in the store that it must go.
+    pub(super) async fn note_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
+        let name = self.nodes.child_name(parent, segment)?;
+        self.write_mark(ino, &name).await?;
+        self.pending.insert(parent, segment, ino);
+        Ok(())
+    }
+
+    async fn write_mark(&self, ino: Ino, name: &BlobName) -> Result<()> {
+        let body = Bytes::copy_from_slice(name.as_str().as_bytes());
+        let always = Preconditions::default();
+        self.store.put_blob(&self.mark(ino)?, body, NewContent::default(), &always).await?;
+        Ok(())
+    }
+
+    /// The pending file is gone: forget its mark.
+    pub(super) async fn forget_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
+        self.pending.remove(parent, segment);
+        let always = Preconditions::default();
+        match self.store.delete_blob(&self.mark(ino)?, DeleteSnapshots::Include, &always).await {
+            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes the marks again after a directory above some of them was renamed.
+    pub(super) async fn rewrite_marks(&self, directory: Ino) -> Result<()> {
+        for ino in self.pending.all() {
+            if self.nodes.is_within(ino, directory)
+                && let Some(name) = self.nodes.blob_name(ino)?
+            {
+                self.write_mark(ino, &name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes what was pending when the last engine died: a dead engine has closed everything.
+    pub(super) async fn finish_old_removes(&self) -> Result<()> {
+        let mut query =
+            ListQuery { prefix: format!("{RESERVED}/pending/"), delimiter: None, marker: None, max: PAGE };
+        loop {
+            let page = self.store.list_blobs(&self.share, &query).await?;
+            for item in page.items {
+                if let ListItem::Blob { name, .. } = item {
+                    self.finish_old_remove(&name).await?;
+                }
+            }
+            match page.next {
+                Some(next) => query.marker = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn finish_old_remove(&self, mark: &str) -> Result<()> {
+        let always = Preconditions::default();
+        let mark_at = self.at(BlobName::new(mark).map_err(|_| FsError::NameTooLong)?);
+        let body = self.store.get_blob(&mark_at, None, None, &always).await?.body;
+        let ino = mark.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(Ino);
+        let name = std::str::from_utf8(&body).ok().and_then(|name| BlobName::new(name).ok());
+        if let (Some(ino), Some(name)) = (ino, name) {
+            let at = self.at(name);
+            let found = self.local()?.find(&at)?.blob;
+            if found.is_some_and(|blob| Ino::of(blob.id) == ino) {
+                self.keep_parent(&at).await?;
+                self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await?;
+                tracing::info!(blob = %at, started = now().0, "finished a pending remove");
+            }
+        }
+        self.store.delete_blob(&mark_at, DeleteSnapshots::Include, &always).await?;
+        Ok(())
+    }
+}

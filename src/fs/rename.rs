@@ -1,0 +1,181 @@
+//! Renaming.
+
+use crate::share::{Access, ShareMode};
+use crate::store::{BlobPath, Found, RenameMode};
+
+use super::Engine;
+use super::attributes::Kind;
+use super::error::{FsError, Result};
+use super::gate::Removal;
+use super::names::Segment;
+use super::nodes::Ino;
+
+/// What a rename does when the new name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameRule {
+    /// Replace what is there.
+    Replace,
+    /// Refuse.
+    NoReplace,
+    /// Swap the two.
+    Exchange,
+}
+
+/// One side of a rename.
+struct Side {
+    ino: Ino,
+    found: Found,
+    kind: Kind,
+}
+
+impl Engine {
+    /// Renames `from` in `from_dir` to `to` in `to_dir`.
+    ///
+    /// Needs delete access to what is moved and to what is replaced, for a moment: an open that does not share
+    /// delete refuses. Opens of what is moved follow it; opens of what is replaced keep it without a name.
+    pub async fn rename(
+        &self,
+        (from_dir, from): (Ino, &Segment),
+        (to_dir, to): (Ino, &Segment),
+        rule: RenameRule,
+    ) -> Result<()> {
+        self.not_pending(from_dir, from).await?;
+        self.may_create(to_dir, to).await?;
+        if (from_dir, from) == (to_dir, to) {
+            return match rule {
+                RenameRule::NoReplace => Err(FsError::Exists),
+                RenameRule::Replace | RenameRule::Exchange => Ok(()),
+            };
+        }
+        let (source, target) = {
+            let _tree = self.guards.tree().await;
+            (self.side(from_dir, from)?, self.optional_side(to_dir, to)?)
+        };
+        // Both may wait for a late close, so no guard is held.
+        let _moving = self.gate.open(source.ino, Access::DELETE, ShareMode::ALL).await?;
+        let replacing = match (&target, rule) {
+            (Some(target), RenameRule::Replace) if target.kind != Kind::Directory => {
+                Some(self.gate.replace(target.ino).await?)
+            }
+            (Some(target), RenameRule::Exchange) => {
+                drop(self.gate.open(target.ino, Access::DELETE, ShareMode::ALL).await?);
+                None
+            }
+            _ => None,
+        };
+        let directories = source.kind == Kind::Directory
+            || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
+        if directories {
+            let _tree = self.guards.whole_tree().await;
+            self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
+            self.rewrite_marks(source.ino).await?;
+        } else {
+            let _tree = self.guards.tree().await;
+            let _names = self.guards.names((from_dir, from), (to_dir, to)).await;
+            self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
+        }
+        self.after_rename(&source, target.as_ref(), rule).await;
+        self.touch_directory(from_dir).await;
+        if to_dir != from_dir {
+            self.touch_directory(to_dir).await;
+        }
+        Ok(())
+    }
+
+    fn side(&self, parent: Ino, segment: &Segment) -> Result<Side> {
+        let (ino, found) = self.find_child(parent, segment)?;
+        let kind = self.stat_found(ino, &found)?.attributes.kind;
+        Ok(Side { ino, found, kind })
+    }
+
+    fn optional_side(&self, parent: Ino, segment: &Segment) -> Result<Option<Side>> {
+        match self.side(parent, segment) {
+            Ok(side) => Ok(Some(side)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn rename_guarded(
+        &self,
+        (from_dir, from): (Ino, &Segment),
+        (to_dir, to): (Ino, &Segment),
+        rule: RenameRule,
+        (expected, expected_target): (&Side, &Option<Side>),
+        replacing: Option<Removal>,
+    ) -> Result<()> {
+        let source = self.side(from_dir, from)?;
+        let to_at = self.free_name(to_dir, to)?;
+        let target = self.optional_side(to_dir, to)?;
+        let unchanged = source.ino == expected.ino
+            && target.as_ref().map(|side| side.ino) == expected_target.as_ref().map(|side| side.ino);
+        if !unchanged {
+            // Somebody else renamed first; the kernel asks again with what is there now.
+            return Err(FsError::Stale);
+        }
+        check(&source, target.as_ref(), rule)?;
+        if self.nodes.is_within(to_dir, source.ino)
+            || (rule == RenameRule::Exchange
+                && target.as_ref().is_some_and(|target| self.nodes.is_within(from_dir, target.ino)))
+        {
+            return Err(FsError::Invalid("a directory cannot be moved into itself"));
+        }
+        let from_at = self.at(self.nodes.child_name(from_dir, from)?);
+        self.keep_parent(&from_at).await?;
+        self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await?;
+        self.nodes.moved(source.ino, to_dir, to);
+        match (target, rule) {
+            (Some(target), RenameRule::Exchange) => self.nodes.moved(target.ino, from_dir, from),
+            (Some(target), RenameRule::Replace | RenameRule::NoReplace) => {
+                self.lose_name(target.ino, &target.found);
+                self.directory_times.take(target.ino);
+                if let Some(Removal::Now(permit)) = replacing {
+                    permit.confirm();
+                }
+            }
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    async fn move_blobs(
+        &self,
+        from: &BlobPath,
+        to: &BlobPath,
+        target: Option<&Side>,
+        rule: RenameRule,
+    ) -> Result<()> {
+        let mode = match (rule, target) {
+            (RenameRule::Exchange, _) => RenameMode::Exchange,
+            (RenameRule::NoReplace, _) | (RenameRule::Replace, None) => RenameMode::NoReplace,
+            (RenameRule::Replace, Some(_)) => RenameMode::Replace,
+        };
+        Ok(self.local()?.rename(from, to, mode)?)
+    }
+
+    /// A rename changes the time of last change of what was moved.
+    async fn after_rename(&self, source: &Side, target: Option<&Side>, rule: RenameRule) {
+        let exchanged = target.filter(|_| rule == RenameRule::Exchange).map(|target| target.ino);
+        for ino in [Some(source.ino), exchanged].into_iter().flatten() {
+            if let Err(error) = self.change_attributes(ino, |attributes, now| attributes.ctime = now).await {
+                tracing::debug!(ino = ino.0, %error, "the time of a rename could not be noted");
+            }
+        }
+    }
+}
+
+fn check(source: &Side, target: Option<&Side>, rule: RenameRule) -> Result<()> {
+    let Some(target) = target else {
+        return if rule == RenameRule::Exchange { Err(FsError::NotFound) } else { Ok(()) };
+    };
+    match rule {
+        RenameRule::NoReplace => Err(FsError::Exists),
+        RenameRule::Exchange => Ok(()),
+        RenameRule::Replace => match (source.kind == Kind::Directory, target.kind == Kind::Directory) {
+            (true, false) => Err(FsError::NotADirectory),
+            (false, true) => Err(FsError::IsADirectory),
+            (true, true) if target.found.prefix.is_some() => Err(FsError::NotEmpty),
+            _ => Ok(()),
+        },
+    }
+}

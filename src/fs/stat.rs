@@ -1,0 +1,291 @@
+//! Attributes: `stat`, and the changes `chmod`, `chown`, `utimes` and `truncate` make.
+
+use std::sync::Arc;
+
+use crate::share::{Access, Moment, ShareMode};
+use crate::store::{BlobProperties, Found, Preconditions};
+
+use super::attributes::{Attributes, Kind};
+use super::error::{FsError, Result};
+use super::handles::HandleId;
+use super::namespace::Caller;
+use super::nodes::{Ino, ROOT};
+use super::{Engine, now};
+
+/// The block size that `stat` and `statfs` report.
+pub(super) const BLOCK_SIZE: u32 = 4096;
+
+/// What `stat` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Number.
+    pub ino: Ino,
+    /// Length in bytes.
+    pub size: u64,
+    /// Blocks of 512 bytes.
+    pub blocks: u64,
+    /// Links: 1 for a file, 2 for a directory, 0 for what has no name or is about to lose it.
+    pub links: u32,
+    /// The rest.
+    pub attributes: Attributes,
+    /// Whether the answer may change without the kernel being told, because a program is writing.
+    pub volatile: bool,
+}
+
+/// A change of attributes; absent fields stay as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttributeChange {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<Moment>,
+    /// Last change.
+    pub mtime: Option<Moment>,
+}
+
+impl AttributeChange {
+    fn apply(&self, attributes: &mut Attributes, now: Moment) {
+        if self.uid.is_some() || self.gid.is_some() {
+            attributes.drop_set_id();
+        }
+        attributes.mode = self.mode.map_or(attributes.mode, |mode| mode & 0o7777);
+        attributes.uid = self.uid.unwrap_or(attributes.uid);
+        attributes.gid = self.gid.unwrap_or(attributes.gid);
+        attributes.atime = self.atime.unwrap_or(attributes.atime);
+        attributes.mtime = self.mtime.unwrap_or(attributes.mtime);
+        attributes.ctime = now;
+    }
+
+    fn only_size(&self) -> bool {
+        matches!(
+            self,
+            AttributeChange { mode: None, uid: None, gid: None, size: Some(_), atime: None, mtime: None }
+        )
+    }
+}
+
+impl Engine {
+    /// Attributes of `ino`.
+    pub async fn stat(&self, ino: Ino) -> Result<Stat> {
+        let _tree = self.guards.tree().await;
+        self.stat_now(ino).await
+    }
+
+    /// [`stat`](Self::stat) for callers that hold the tree guard already.
+    pub(super) async fn stat_now(&self, ino: Ino) -> Result<Stat> {
+        if ino == ROOT {
+            return self.stat_root().await;
+        }
+        if self.nodes.is_nameless(ino) {
+            return self.stat_nameless(ino);
+        }
+        let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
+        let found = self.local()?.find(&self.at(name))?;
+        self.stat_found(ino, &found)
+    }
+
+    async fn stat_root(&self) -> Result<Stat> {
+        let container = self.store.container_properties(&self.share, None).await?;
+        let (metadata, modified) = (&container.metadata, container.modified);
+        let mut attributes = Attributes::of_metadata(metadata, modified, modified, self.config.owner);
+        if metadata.is_empty() {
+            attributes.mode = 0o755;
+        }
+        attributes.kind = Kind::Directory;
+        Ok(self.directory_stat(ROOT, attributes))
+    }
+
+    fn stat_nameless(&self, ino: Ino) -> Result<Stat> {
+        let file = self.open_file(ino).ok_or(FsError::NotFound)?;
+        let live = file.stat()?;
+        let mut attributes = live.nameless.ok_or(FsError::NotFound)?;
+        if let Some((mtime, ctime)) = live.times {
+            attributes.mtime = mtime.max(attributes.mtime);
+            attributes.ctime = ctime.max(attributes.ctime);
+        }
+        let blocks = live.blocks.unwrap_or(live.size.div_ceil(512));
+        Ok(Stat { ino, size: live.size, blocks, links: 0, attributes, volatile: true })
+    }
+
+    /// The answer for what a look-up found.
+    pub(super) fn stat_found(&self, ino: Ino, found: &Found) -> Result<Stat> {
+        match (&found.blob, found.prefix) {
+            (Some(blob), prefix) => {
+                let attributes = Attributes::of_blob(blob, self.config.owner);
+                match (attributes.kind, prefix) {
+                    (Kind::Directory, _) => Ok(self.directory_stat(ino, attributes)),
+                    // A plain blob with others below its name: the directory wins, or they could not be reached.
+                    (_, Some(_)) => {
+                        let attributes = Attributes { kind: Kind::Directory, mode: 0o755, ..attributes };
+                        Ok(self.directory_stat(ino, attributes))
+                    }
+                    (_, None) => self.file_stat(ino, blob, attributes),
+                }
+            }
+            (None, Some(_)) => {
+                let owner = self.config.owner;
+                let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, self.started);
+                Ok(self.directory_stat(ino, attributes))
+            }
+            (None, None) => Err(FsError::NotFound),
+        }
+    }
+
+    fn directory_stat(&self, ino: Ino, mut attributes: Attributes) -> Stat {
+        if let Some(changed) = self.directory_times.get(ino) {
+            attributes.mtime = changed;
+            attributes.ctime = changed.max(attributes.ctime);
+        }
+        let size = u64::from(BLOCK_SIZE);
+        Stat { ino, size, blocks: size / 512, links: 2, attributes, volatile: false }
+    }
+
+    fn file_stat(&self, ino: Ino, blob: &BlobProperties, mut attributes: Attributes) -> Result<Stat> {
+        let mut stat = Stat {
+            ino,
+            size: blob.size,
+            blocks: blob.size.div_ceil(512),
+            links: 1,
+            attributes,
+            volatile: false,
+        };
+        if let Some(file) = self.open_file(ino) {
+            let live = file.stat()?;
+            if let Some((mtime, ctime)) = live.times {
+                attributes.mtime = mtime;
+                attributes.ctime = ctime.max(attributes.ctime);
+            }
+            stat.attributes = attributes;
+            stat.size = live.size;
+            stat.blocks = live.blocks.unwrap_or(live.size.div_ceil(512));
+            stat.volatile = true;
+            stat.links = u32::from(!self.gate.is_delete_pending(ino));
+        }
+        Ok(stat)
+    }
+
+    /// Changes attributes. A change of size is an open for writing, through `handle` or of its own.
+    pub async fn change(
+        &self,
+        ino: Ino,
+        handle: Option<HandleId>,
+        change: AttributeChange,
+        caller: Caller,
+    ) -> Result<Stat> {
+        if let Some(size) = change.size {
+            match handle {
+                Some(handle) => self.truncate_open(handle, size, caller).await?,
+                None => self.truncate_path(ino, size, caller).await?,
+            }
+        }
+        if !change.only_size() {
+            self.change_attributes(ino, |attributes, now| change.apply(attributes, now)).await?;
+            if let (Some(mtime), Some(file)) = (change.mtime, self.open_file(ino)) {
+                file.set_mtime(mtime)?;
+            }
+        }
+        self.stat(ino).await
+    }
+
+    async fn truncate_open(&self, handle: HandleId, size: u64, caller: Caller) -> Result<()> {
+        let handle = self.handles.get(handle)?;
+        if !handle.permit.access().contains(Access::WRITE) {
+            return Err(FsError::BadAccess);
+        }
+        self.drop_set_id(handle.file.ino(), caller).await?;
+        self.with_place(handle.file.ino(), |place| handle.file.truncate(size, place)).await
+    }
+
+    /// `truncate(path)`: open for writing, truncate, commit, close.
+    async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
+        let permit = self.gate.open(ino, Access::WRITE, ShareMode::ALL).await?;
+        let file = self.attach(ino).await?;
+        let done = async {
+            self.drop_set_id(ino, caller).await?;
+            self.with_place(ino, |place| file.truncate(size, place)).await?;
+            self.commit(&file).await
+        }
+        .await;
+        self.detach(file, &permit).await;
+        done
+    }
+
+    /// What a write by somebody who is not root does to set-id bits.
+    pub(super) async fn drop_set_id(&self, ino: Ino, caller: Caller) -> Result<()> {
+        if caller.uid == 0 || ino == ROOT || !self.stat(ino).await?.attributes.has_set_id() {
+            return Ok(());
+        }
+        self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
+    }
+
+    /// Reads, changes and writes the attributes of `ino`.
+    pub(super) async fn change_attributes(
+        &self,
+        ino: Ino,
+        change: impl FnOnce(&mut Attributes, Moment),
+    ) -> Result<()> {
+        let now = now();
+        if ino == ROOT {
+            let mut attributes = self.stat_root().await?.attributes;
+            change(&mut attributes, now);
+            let always = Preconditions::default();
+            self.store.set_container_metadata(&self.share, attributes.to_metadata(), &always).await?;
+            return Ok(());
+        }
+        let _tree = self.guards.tree().await;
+        let Some((parent, segment)) = self.nodes.place(ino) else {
+            let file = self.open_file(ino).ok_or(FsError::NotFound)?;
+            return file.change_nameless(|attributes| change(attributes, now));
+        };
+        let _name = self.guards.name(parent, &segment).await;
+        let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
+        let at = self.at(name);
+        let found = self.local()?.find(&at)?;
+        let mut attributes = self.stat_found(ino, &found)?.attributes;
+        change(&mut attributes, now);
+        let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
+        self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
+    }
+
+    /// The content did not change with the version: what the kernel cached of it is still right.
+    pub(super) fn note_version(&self, ino: Ino, old: &BlobProperties, new: &Arc<BlobProperties>) {
+        if self.nodes.cached(ino) == Some(old.etag) {
+            self.nodes.set_cached(ino, Some(new.etag));
+        }
+    }
+
+    /// Notes that the entries of `directory` changed.
+    pub(super) async fn touch_directory(&self, directory: Ino) {
+        if self.directory_times.touch(directory, now()) {
+            self.write_directory_times().await;
+        }
+    }
+
+    /// Writes the times of directories that changed lately.
+    pub async fn write_directory_times(&self) {
+        for (directory, changed) in self.directory_times.take_all() {
+            self.write_directory_time(directory, changed).await;
+        }
+    }
+
+    /// Writes one directory's times.
+    pub(super) async fn write_directory_time(&self, directory: Ino, changed: Moment) {
+        let written = self
+            .change_attributes(directory, |attributes, _| {
+                attributes.mtime = changed;
+                attributes.ctime = changed.max(attributes.ctime);
+            })
+            .await;
+        if let Err(error) = written
+            && !matches!(error, FsError::NotFound)
+        {
+            tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");
+        }
+    }
+}

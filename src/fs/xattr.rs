@@ -1,0 +1,135 @@
+//! Extended attributes: the `user.` names, kept in the blob's metadata.
+
+use bytes::Bytes;
+
+use crate::store::{BlobPath, BlobProperties, Metadata, NewContent, Preconditions};
+
+use super::attributes::{Attributes, xattr_decode, xattr_encode, xattr_key, xattr_name};
+use super::error::{FsError, Result};
+use super::nodes::{Ino, ROOT};
+use super::{Engine, now};
+
+const USER: &str = "user.";
+
+/// Longest name of an extended attribute, as in Linux.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What setting an attribute expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Make or replace it.
+    Set,
+    /// It must be new.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+fn user_name(name: &[u8]) -> Result<&str> {
+    let name = std::str::from_utf8(name).map_err(|_| FsError::NotUtf8)?;
+    match name.strip_prefix(USER) {
+        Some("") => Err(FsError::Invalid("an attribute needs a name")),
+        Some(_) if name.len() > NAME_BYTES_MAX => Err(FsError::NameTooLong),
+        Some(rest) => Ok(rest),
+        None => Err(FsError::NotSupported("only user.* attributes are kept")),
+    }
+}
+
+impl Engine {
+    /// The value of an attribute.
+    pub async fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        // The kernel asks for security.* and ACLs all the time: answered without looking.
+        let name = user_name(name).map_err(|_| FsError::NoAttribute)?;
+        let metadata = self.metadata(ino).await?;
+        metadata.get(&xattr_key(name)).and_then(|text| xattr_decode(text)).ok_or(FsError::NoAttribute)
+    }
+
+    /// The names of all attributes.
+    pub async fn list_xattrs(&self, ino: Ino) -> Result<Vec<String>> {
+        let metadata = self.metadata(ino).await?;
+        Ok(metadata.keys().filter_map(|key| xattr_name(key)).map(|name| format!("{USER}{name}")).collect())
+    }
+
+    /// Sets an attribute.
+    pub async fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        let key = xattr_key(user_name(name)?);
+        let value = xattr_encode(value);
+        self.change_metadata(ino, |metadata| match (mode, metadata.contains_key(&key)) {
+            (XattrMode::Create, true) => Err(FsError::Exists),
+            (XattrMode::Replace, false) => Err(FsError::NoAttribute),
+            _ => {
+                metadata.insert(key, value);
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Removes an attribute.
+    pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let key = xattr_key(user_name(name)?);
+        self.change_metadata(ino, |metadata| metadata.remove(&key).map(drop).ok_or(FsError::NoAttribute))
+            .await
+    }
+
+    async fn metadata(&self, ino: Ino) -> Result<Metadata> {
+        if ino == ROOT {
+            return Ok(self.store.container_properties(&self.share, None).await?.metadata);
+        }
+        let _tree = self.guards.tree().await;
+        let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
+        let found = self.local()?.find(&self.at(name))?;
+        Ok(found.blob.map(|blob| blob.metadata.clone()).unwrap_or_default())
+    }
+
+    async fn change_metadata(
+        &self,
+        ino: Ino,
+        change: impl FnOnce(&mut Metadata) -> Result<()>,
+    ) -> Result<()> {
+        let always = Preconditions::default();
+        if ino == ROOT {
+            let mut attributes = self.stat(ROOT).await?.attributes;
+            attributes.ctime = now();
+            let mut metadata = self.store.container_properties(&self.share, None).await?.metadata;
+            change(&mut metadata)?;
+            attributes.write_to(&mut metadata);
+            self.store.set_container_metadata(&self.share, metadata, &always).await?;
+            return Ok(());
+        }
+        let _tree = self.guards.tree().await;
+        let (parent, segment) = self.nodes.place(ino).ok_or(FsError::NotFound)?;
+        let _name = self.guards.name(parent, &segment).await;
+        let at = self.at(self.nodes.child_name(parent, &segment)?);
+        let found = self.local()?.find(&at)?;
+        let mut attributes = self.stat_found(ino, &found)?.attributes;
+        attributes.ctime = now();
+        let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
+        change(&mut metadata)?;
+        self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
+    }
+
+    pub(super) async fn write_metadata(
+        &self,
+        ino: Ino,
+        at: &BlobPath,
+        blob: Option<&BlobProperties>,
+        mut metadata: Metadata,
+        attributes: &Attributes,
+    ) -> Result<()> {
+        attributes.write_to(&mut metadata);
+        let always = Preconditions::default();
+        match blob {
+            Some(blob) => {
+                let done = self.local()?.set_metadata(at, metadata, &always)?;
+                self.note_version(ino, blob, &done);
+            }
+            // A directory without a marker gets one now.
+            None => {
+                let new = NewContent { metadata, ..NewContent::default() };
+                self.store.put_blob(at, Bytes::new(), new, &always).await?;
+            }
+        }
+        Ok(())
+    }
+}

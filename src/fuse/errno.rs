@@ -1,0 +1,30 @@
+//! The engine's errors as errno values: one total match.
+
+use fuser::Errno;
+
+use crate::fs::FsError;
+
+/// The errno that tells a program what the engine said.
+pub(super) fn errno(error: &FsError) -> Errno {
+    match error {
+        FsError::NotFound => Errno::ENOENT,
+        FsError::Exists => Errno::EEXIST,
+        FsError::NotADirectory => Errno::ENOTDIR,
+        FsError::IsADirectory => Errno::EISDIR,
+        FsError::NotEmpty => Errno::ENOTEMPTY,
+        FsError::NameTooLong => Errno::ENAMETOOLONG,
+        FsError::NotUtf8 => Errno::EILSEQ,
+        FsError::Reserved | FsError::NotPermitted(_) => Errno::EPERM,
+        FsError::BadAccess | FsError::BadHandle => Errno::EBADF,
+        // As the Linux SMB client reports both of them.
+        FsError::SharingViolation | FsError::DeletePending => Errno::EBUSY,
+        FsError::Invalid(_) => Errno::EINVAL,
+        FsError::NoSuchOffset => Errno::ENXIO,
+        FsError::TooLarge => Errno::EFBIG,
+        FsError::NoAttribute => Errno::ENODATA,
+        FsError::AttributesTooLarge | FsError::NoSpace => Errno::ENOSPC,
+        FsError::NotSupported(_) => Errno::EOPNOTSUPP,
+        FsError::Stale => Errno::ESTALE,
+        FsError::Io(_) => Errno::EIO,
+    }
+}

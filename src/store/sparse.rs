@@ -1,0 +1,79 @@
+//! File operations that std does not offer: holes, allocation, times.
+//!
+//! Free functions over an open file, so that scratch files and content files are handled alike.
+
+use std::fs::{File, FileTimes};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::unistd::{Whence, lseek64};
+
+use crate::share::Moment;
+
+fn signed(value: u64) -> io::Result<i64> {
+    i64::try_from(value).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+/// Makes `range` read as zeros and frees its space. Never changes the file's length.
+pub fn punch_hole(file: &File, range: Range<u64>) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    match fallocate(file, flags, signed(range.start)?, signed(range.end - range.start)?) {
+        Ok(()) => Ok(()),
+        Err(Errno::EOPNOTSUPP) => write_zeros(file, range),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let end = range.end.min(file.metadata()?.len());
+    let mut at = range.start;
+    while at < end {
+        let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROS.len());
+        file.write_all_at(&ZEROS[..length], at)?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
+/// Reserves space for `range`; the length stays as it is.
+pub fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let flags = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    match fallocate(file, flags, signed(range.start)?, signed(range.end - range.start)?) {
+        // A file system that cannot reserve still has the space, or says ENOSPC at the write.
+        Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The first offset at or behind `from` that holds data, if there is one.
+pub fn next_data(file: &File, from: u64) -> io::Result<Option<u64>> {
+    seek(file, from, Whence::SeekData)
+}
+
+/// The first offset at or behind `from` that is in a hole or at the end; nothing if `from` is behind the end.
+pub fn next_hole(file: &File, from: u64) -> io::Result<Option<u64>> {
+    seek(file, from, Whence::SeekHole)
+}
+
+fn seek(file: &File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
+    match lseek64(file, signed(from)?, whence) {
+        Ok(offset) => Ok(u64::try_from(offset).ok()),
+        Err(Errno::ENXIO) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Sets the time of last change of the file's content.
+pub fn set_modified(file: &File, mtime: Moment) -> io::Result<()> {
+    file.set_times(FileTimes::new().set_modified(mtime.into()))
+}

@@ -1,0 +1,12 @@
+//! The contract: one test for each promise in `docs/SEMANTICS.md`, through real mounts, on both data paths.
+
+mod common;
+
+#[path = "semantics/content.rs"]
+mod content;
+#[path = "semantics/deletes.rs"]
+mod deletes;
+#[path = "semantics/durability.rs"]
+mod durability;
+#[path = "semantics/names.rs"]
+mod names;
