@@ -169,11 +169,17 @@ impl Overlay {
         self.mtime
     }
 
-    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off.
-    pub fn changes(&self) -> Vec<Range<u64>> {
+    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off. The scratch
+    /// file reaches to the end of the last one.
+    pub fn changes(&self) -> io::Result<Vec<Range<u64>>> {
         let mut all = self.dirty.clone();
         all.insert(self.base_limit..self.size.min(self.base.size()).max(self.base_limit));
-        all.iter().collect()
+        let changes: Vec<Range<u64>> = all.iter().collect();
+        let end = changes.last().map_or(0, |range| range.end);
+        if self.scratch.file().metadata()?.len() < end {
+            self.scratch.file().set_len(end)?;
+        }
+        Ok(changes)
     }
 
     /// Size now.

@@ -421,7 +421,7 @@ impl FileState {
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes(), overlay.size());
+                let (changes, size) = (overlay.changes()?, overlay.size());
                 let done =
                     store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
                 info.committed(&done);
