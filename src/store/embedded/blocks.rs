@@ -22,7 +22,8 @@ use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode
 use super::tx::{Spot, Tx, changed, points};
 use super::{EmbeddedStore, Growth, copy, extents};
 
-const STAGED_TAG: u8 = b'b';
+/// First byte of the keys.
+pub(super) const STAGED_TAG: u8 = b'b';
 const BLOCK_ID_MAX: usize = 64;
 const STAGED_BLOCKS_MAX: u32 = 100_000;
 const COMMITTED_BLOCKS_MAX: usize = 50_000;
@@ -32,6 +33,12 @@ pub(super) fn staging_prefix(root: u64) -> Vec<u8> {
     let mut key = vec![STAGED_TAG];
     key.extend_from_slice(&root.to_be_bytes());
     key
+}
+
+/// Whether a key is of what is known of a name, not of a block.
+pub(super) fn is_staging_key(key: &[u8]) -> bool {
+    // Names hold no 0, so the first one ends the name; behind it is a block's id.
+    key.iter().skip(9).position(|byte| *byte == 0) == Some(key.len().wrapping_sub(10))
 }
 
 fn staging_key(root: u64, name: &str) -> Vec<u8> {

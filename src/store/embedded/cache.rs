@@ -32,6 +32,18 @@ pub(super) enum Look<V> {
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(u64);
 
+/// The state of all shards at one moment.
+pub(super) struct Tickets([Ticket; SHARDS]);
+
+fn shard_index(key: &[u8]) -> usize {
+    // The end of a key differs most; mixing eight bytes of it is enough to spread.
+    let mut tail = [0; 8];
+    let length = key.len().min(8);
+    tail[..length].copy_from_slice(&key[key.len() - length..]);
+    let mixed = u64::from_le_bytes(tail).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 60) as usize % SHARDS
+}
+
 impl<V: Clone> Cache<V> {
     /// A cache of about `limit` records.
     pub(super) fn new(limit: usize) -> Self {
@@ -41,12 +53,7 @@ impl<V: Clone> Cache<V> {
     }
 
     fn shard(&self, key: &[u8]) -> &Mutex<Shard<V>> {
-        // The end of a key differs most; mixing eight bytes of it is enough to spread.
-        let mut tail = [0; 8];
-        let length = key.len().min(8);
-        tail[..length].copy_from_slice(&key[key.len() - length..]);
-        let mixed = u64::from_le_bytes(tail).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.shards[(mixed >> 60) as usize % SHARDS]
+        &self.shards[shard_index(key)]
     }
 
     /// Looks `key` up.
@@ -56,6 +63,16 @@ impl<V: Clone> Cache<V> {
             Some(value) => Look::Known(value.clone()),
             None => Look::Unknown(Ticket(shard.changes)),
         }
+    }
+
+    /// The state of all shards now, for reading many records at once.
+    pub(super) fn tickets(&self) -> Tickets {
+        Tickets(std::array::from_fn(|index| Ticket(self.shards[index].lock().changes)))
+    }
+
+    /// [`Self::fill`] with the ticket of the key's shard.
+    pub(super) fn fill_from(&self, tickets: &Tickets, key: &[u8], value: V) {
+        self.fill(key, value, tickets.0[shard_index(key)]);
     }
 
     /// Puts in what was read since the ticket; `false` if a change came in between, so that it may be old.

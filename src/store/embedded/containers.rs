@@ -12,7 +12,8 @@ use super::record::{ContainerRecord, decode};
 use super::tx::points;
 use super::{EmbeddedStore, Growth};
 
-const CONTAINER_TAG: u8 = b'c';
+/// First byte of the keys.
+pub(super) const CONTAINER_TAG: u8 = b'c';
 
 /// Where a container's record is.
 pub(super) fn container_key(name: &str) -> Vec<u8> {

@@ -2,8 +2,9 @@
 //!
 //! A content file has a number and is named after it. Bytes that a committed version refers to never change, except
 //! through a scratch file that is still held by its writer, and by `tidy`, which asks this module whether anybody
-//! looks. A file is removed when no record refers to it, no reader pins it and no writer holds it. This module never
-//! touches the database; the transaction tells it what was committed.
+//! looks. A file is removed when no record refers to it, no reader pins it and no writer holds it, and not before
+//! the batch that dropped the last reference is on the disk: after a power loss an older record may count again. This
+//! module never touches the database; the transaction tells it what was committed.
 //!
 //! ```text
 //!              publish, patch                 last record goes
@@ -16,9 +17,9 @@ use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
@@ -26,6 +27,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::store::{Result, Scratch, ScratchHome, StoreError, crash_point};
 
 use super::numbers::Numbers;
+use super::pool::{Given, Pool};
+use super::record::Entry;
+use super::startup::sync_folder;
 use super::unsynced::Unsynced;
 
 /// Folders the files are spread over.
@@ -34,23 +38,17 @@ pub(super) const FOLDERS: u64 = 256;
 /// Neighbouring numbers share a folder, so that a burst of new files makes few folders dirty.
 const NUMBERS_PER_FOLDER: u64 = 1024;
 
-/// Empty files kept open for the next writers.
-const POOL_FILES: usize = 64;
-
-/// A scratch file that grew beyond this is removed rather than emptied: freeing its blocks takes time.
-const POOL_FILE_BYTES: u64 = 1 << 20;
-
 /// Open files kept for the next readers.
 const OPEN_FILES: usize = 256;
 
-/// Files waiting to be removed by the keeper; more are removed at once.
-const DOOMED_FILES: usize = 8192;
+/// Files waiting to be removed by the keeper; more are left for the next start to clean up.
+const DOOMED_FILES: usize = 1 << 16;
 
 /// How a file that somebody uses stands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 struct Usage {
-    /// Readers of some version that includes it.
-    pins: u32,
+    /// The versions that readers of this file read, one for each reader.
+    readers: Vec<Arc<Entry>>,
     /// A scratch file with a living writer.
     held: bool,
     /// Published as a whole while held: its bytes may still change.
@@ -61,6 +59,18 @@ struct Usage {
     published: bool,
 }
 
+/// Files to be removed by the keeper.
+#[derive(Default)]
+struct Doomed {
+    numbers: Vec<u64>,
+    /// Somebody wants the keeper to look around.
+    woken: bool,
+    /// Taken by the keeper and not yet removed.
+    going: Vec<u64>,
+    /// Some were left for the next start to clean up.
+    too_many: bool,
+}
+
 /// The content files of a store.
 pub(super) struct Files {
     folder: PathBuf,
@@ -68,8 +78,8 @@ pub(super) struct Files {
     /// Files that are pinned or held.
     usage: Mutex<HashMap<u64, Usage>>,
     open: Mutex<LruCache<u64, Arc<File>>>,
-    pool: Mutex<Vec<(u64, Arc<File>)>>,
-    doomed: Mutex<Vec<u64>>,
+    pool: Pool,
+    doomed: Mutex<Doomed>,
     doomed_some: Condvar,
     unsynced: Unsynced,
 }
@@ -89,7 +99,7 @@ impl Files {
             numbers,
             usage: Mutex::default(),
             open: Mutex::new(LruCache::new(open)),
-            pool: Mutex::default(),
+            pool: Pool::default(),
             doomed: Mutex::default(),
             doomed_some: Condvar::new(),
             unsynced: Unsynced::default(),
@@ -113,8 +123,7 @@ impl Files {
 
     /// An empty file for a writer.
     pub(super) fn scratch(self: &Arc<Self>) -> Result<Scratch> {
-        let pooled = self.pool.lock().pop();
-        let (number, file) = match pooled {
+        let (number, file) = match self.pool.take() {
             Some(pooled) => pooled,
             None => self.create()?,
         };
@@ -132,10 +141,23 @@ impl Files {
                     self.unsynced.folder(folder_of(number));
                     return Ok((number, Arc::new(file)));
                 }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.make_folder(folder_of(number))?
+                }
                 // A leftover of a power loss has the number: it stays to be cleaned up.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(StoreError::io(format!("create {}", path.display()), error)),
             }
+        }
+    }
+
+    fn make_folder(&self, folder: u64) -> Result<()> {
+        let path = self.folder.join(folder_name(folder));
+        match fs::create_dir(&path).and_then(|()| sync_folder(&self.folder)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(StoreError::io(format!("create {}", path.display()), error))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -157,19 +179,26 @@ impl Files {
         }
     }
 
-    /// Counts a reader in. The caller then makes sure that the files are still referred to.
-    pub(super) fn pin(&self, numbers: &[u64]) {
+    /// Counts a reader of a version in. The caller then makes sure that the version is still there.
+    pub(super) fn pin(&self, numbers: &[u64], version: &Arc<Entry>) {
         let mut usage = self.usage.lock();
         for number in numbers {
-            let fresh = Usage { referenced: true, published: true, ..Usage::default() };
-            usage.entry(*number).or_insert(fresh).pins += 1;
+            let fresh = || Usage { referenced: true, published: true, ..Usage::default() };
+            usage.entry(*number).or_insert_with(fresh).readers.push(Arc::clone(version));
         }
     }
 
-    /// Counts a reader out.
-    pub(super) fn unpin(&self, numbers: &[u64]) {
+    /// Counts a reader of a version out.
+    pub(super) fn unpin(&self, numbers: &[u64], version: &Arc<Entry>) {
         for number in numbers {
-            self.release(*number, |usage| usage.pins -= 1);
+            let ended = self.end(*number, |usage| {
+                if let Some(index) = usage.readers.iter().position(|reader| Arc::ptr_eq(reader, version)) {
+                    usage.readers.swap_remove(index);
+                }
+            });
+            if ended.is_some_and(|ended| !ended.referenced) {
+                self.doom(*number);
+            }
         }
     }
 
@@ -199,9 +228,9 @@ impl Files {
         self.usage.lock().get(&number).is_some_and(|usage| usage.held)
     }
 
-    /// How many readers a file has.
-    pub(super) fn pins(&self, number: u64) -> u32 {
-        self.usage.lock().get(&number).map_or(0, |usage| usage.pins)
+    /// The versions that readers of a file read.
+    pub(super) fn readers(&self, number: u64) -> Vec<Arc<Entry>> {
+        self.usage.lock().get(&number).map_or_else(Vec::new, |usage| usage.readers.clone())
     }
 
     /// Takes note of what was committed: how many records refer to each file now.
@@ -224,20 +253,12 @@ impl Files {
         }
     }
 
-    /// Changes a usage; returns it if that ended it.
-    fn release(&self, number: u64, change: impl FnOnce(&mut Usage)) {
-        if let Some(ended) = self.end(number, change)
-            && !ended.referenced
-        {
-            self.doom(number);
-        }
-    }
-
+    /// Changes a usage; answers it if that ended it.
     fn end(&self, number: u64, change: impl FnOnce(&mut Usage)) -> Option<Usage> {
         let mut all = self.usage.lock();
         let usage = all.get_mut(&number)?;
         change(usage);
-        let over = usage.pins == 0 && !usage.held;
+        let over = usage.readers.is_empty() && !usage.held;
         if over { all.remove(&number) } else { None }
     }
 
@@ -245,15 +266,13 @@ impl Files {
     pub(super) fn doom(&self, number: u64) {
         self.open.lock().pop(&number);
         self.unsynced.forget(number);
-        {
-            let mut doomed = self.doomed.lock();
-            if doomed.len() < DOOMED_FILES {
-                doomed.push(number);
-                self.doomed_some.notify_one();
-                return;
-            }
+        let mut doomed = self.doomed.lock();
+        if doomed.numbers.len() >= DOOMED_FILES {
+            doomed.too_many = true;
+            return;
         }
-        self.remove(number);
+        doomed.numbers.push(number);
+        self.doomed_some.notify_one();
     }
 
     fn remove(&self, number: u64) {
@@ -266,51 +285,48 @@ impl Files {
         }
     }
 
-    /// Removes what is doomed. With a timeout, waits so long for something to do.
-    pub(super) fn remove_doomed(&self, wait: Option<std::time::Duration>) {
-        let numbers = {
-            let mut doomed = self.doomed.lock();
-            if let Some(wait) = wait
-                && doomed.is_empty()
-            {
-                self.doomed_some.wait_for(&mut doomed, wait);
-            }
-            std::mem::take(&mut *doomed)
-        };
-        for number in numbers {
+    /// Waits at most so long for files to remove, then takes them. They may be removed after the next sync.
+    pub(super) fn take_doomed(&self, wait: Duration) -> Vec<u64> {
+        let mut doomed = self.doomed.lock();
+        if doomed.numbers.is_empty() && !doomed.woken {
+            self.doomed_some.wait_for(&mut doomed, wait);
+        }
+        doomed.woken = false;
+        doomed.going = std::mem::take(&mut doomed.numbers);
+        doomed.going.clone()
+    }
+
+    /// Removes files whose last reference is gone from the disk too, and empties what came back to the pool.
+    pub(super) fn remove_all(&self, doomed: Vec<u64>) {
+        for number in doomed.into_iter().chain(self.pool.tidy_up()) {
             self.remove(number);
         }
+        self.doomed.lock().going.clear();
+    }
+
+    /// Whether files that nothing refers to were left in place.
+    pub(super) fn left_some(&self) -> bool {
+        self.doomed.lock().too_many
     }
 
     /// Wakes whoever waits in [`Self::remove_doomed`].
     pub(super) fn wake(&self) {
+        self.doomed.lock().woken = true;
         self.doomed_some.notify_all();
     }
 
     /// Removes the pool's files, before a clean end.
     pub(super) fn drain_pool(&self) {
-        let pool = std::mem::take(&mut *self.pool.lock());
-        for (number, _) in pool {
-            self.remove(number);
-        }
+        self.pool.drain().into_iter().for_each(|number| self.remove(number));
     }
 
     /// Whether a file belongs to somebody who is alive: to the pool, a writer or a reader.
     pub(super) fn in_use(&self, number: u64) -> bool {
-        self.usage.lock().contains_key(&number)
-            || self.pool.lock().iter().any(|(pooled, _)| *pooled == number)
-            || self.doomed.lock().contains(&number)
-    }
-
-    fn empty_for_next(&self, file: &File) -> io::Result<bool> {
-        let now = file.metadata()?;
-        if now.len() > POOL_FILE_BYTES || now.blocks() * 512 > POOL_FILE_BYTES {
-            return Ok(false);
-        }
-        if now.len() > 0 || now.blocks() > 0 {
-            file.set_len(0)?;
-        }
-        Ok(true)
+        let doomed = || {
+            let doomed = self.doomed.lock();
+            doomed.numbers.contains(&number) || doomed.going.contains(&number)
+        };
+        self.usage.lock().contains_key(&number) || self.pool.contains(number) || doomed()
     }
 }
 
@@ -322,13 +338,13 @@ impl ScratchHome for Files {
         }
         crash_point("give_back_after_release");
         // A file that was ever read by others is not used again: a late reader must not see a stranger's bytes.
-        if !ended.published
-            && self.pool.lock().len() < POOL_FILES
-            && self.empty_for_next(&file).unwrap_or(false)
-        {
-            self.pool.lock().push((id, file));
-        } else {
-            self.doom(id);
+        if ended.published {
+            return self.doom(id);
+        }
+        match self.pool.give(id, file) {
+            Given::Kept => {}
+            Given::KeptAndMany => self.wake(),
+            Given::Refused => self.doom(id),
         }
     }
 }

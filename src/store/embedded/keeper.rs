@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::store::{Progress, Result, StoreError, crash_point};
 
@@ -34,6 +34,18 @@ pub(super) struct Keeper {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    cleaning: Mutex<Cleaning>,
+    cleaned: Condvar,
+}
+
+/// Whether leftovers of a crash are removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Cleaning {
+    #[default]
+    Done,
+    Running,
+    /// Some are still there; the next start tries again.
+    Unfinished,
 }
 
 impl Keeper {
@@ -55,13 +67,28 @@ impl Keeper {
             std::thread::Builder::new().name("store-keeper".into()).spawn(move || work.run(leftovers));
         match spawned {
             Ok(thread) => *self.thread.lock() = Some(thread),
-            Err(error) => tracing::error!(%error, "the keeper could not be started"),
+            Err(error) => {
+                *self.shared.cleaning.lock() = Cleaning::Unfinished;
+                tracing::error!(%error, "the keeper could not be started");
+            }
         }
     }
 
+    /// Whether leftovers of a crash may still be there.
+    pub(super) fn has_leftovers(&self) -> bool {
+        *self.shared.cleaning.lock() != Cleaning::Done
+    }
+
+    /// Waits until leftovers of a crash are removed.
+    pub(super) fn wait_for_leftovers(&self) {
+        let mut cleaning = self.shared.cleaning.lock();
+        self.shared.cleaned.wait_while(&mut cleaning, |cleaning| *cleaning == Cleaning::Running);
+    }
+
     /// Ends the thread.
-    pub(super) fn stop(&self) {
+    pub(super) fn stop(&self, files: &Files) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        files.wake();
         if let Some(thread) = self.thread.lock().take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -80,15 +107,20 @@ struct Work {
 
 impl Work {
     fn run(&self, leftovers: Option<u64>) {
-        if let Some(below) = leftovers
-            && let Err(error) = self.remove_leftovers(below)
+        *self.shared.cleaning.lock() = match leftovers.map_or(Ok(true), |below| self.remove_leftovers(below))
         {
-            tracing::warn!(%error, "leftovers of a crash could not all be removed");
-        }
+            Ok(true) => Cleaning::Done,
+            Ok(false) => Cleaning::Unfinished,
+            Err(error) => {
+                tracing::warn!(%error, "leftovers of a crash could not all be removed");
+                Cleaning::Unfinished
+            }
+        };
+        self.shared.cleaned.notify_all();
         let mut checkpointed = Instant::now();
         let mut compact_after = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.files.remove_doomed(Some(LOOK_EVERY.min(self.checkpoint_every)));
+            remove_doomed(&self.kv, &self.files, LOOK_EVERY.min(self.checkpoint_every));
             if checkpointed.elapsed() >= self.checkpoint_every {
                 self.checkpoint();
                 checkpointed = Instant::now();
@@ -137,14 +169,20 @@ impl Work {
         }
     }
 
-    fn remove_leftovers(&self, below: u64) -> Result<()> {
+    /// `false` if it was stopped before the end.
+    fn remove_leftovers(&self, below: u64) -> Result<bool> {
         let mut removed = 0u64;
         for folder in 0..FOLDERS {
             let path = self.files.folder().join(folder_name(folder));
             let failed = |error| StoreError::io(format!("read {}", path.display()), error);
-            for entry in fs::read_dir(&path).map_err(failed)? {
+            let entries = match fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(error)),
+            };
+            for entry in entries {
                 if self.shared.stop.load(Ordering::Relaxed) {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let entry = entry.map_err(failed)?;
                 let name = entry.file_name();
@@ -162,8 +200,21 @@ impl Work {
         if removed > 0 {
             tracing::info!(removed, "removed content files that an interrupted process left over");
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+/// Removes files that nothing refers to, once that is on the disk.
+pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
+    let doomed = files.take_doomed(wait);
+    if !doomed.is_empty()
+        && kv.is_dirty()
+        && let Err(error) = kv.sync()
+    {
+        tracing::error!(%error, "content files that are no longer used stay until the next start");
+        return;
+    }
+    files.remove_all(doomed);
 }
 
 /// Makes everything committed so far survive a power loss: contents first, then the records that name them.

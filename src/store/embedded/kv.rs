@@ -194,6 +194,8 @@ pub(super) struct Kv {
     removed: [AtomicU64; SPACES.len()],
     /// Something was committed since the last sync.
     dirty: AtomicBool,
+    /// Ended on purpose: never opened again.
+    closed: AtomicBool,
 }
 
 impl Kv {
@@ -207,6 +209,7 @@ impl Kv {
             reopened: AtomicU64::new(0),
             removed: Default::default(),
             dirty: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -220,8 +223,14 @@ impl Kv {
         self.reopen()?;
         match &*self.state.read() {
             Some(handles) => work(handles),
-            None => Err(KvError::Io(io::Error::other("the database is closed"))),
+            None => Err(closed()),
         }
+    }
+
+    /// Lets go of the database. Whatever is asked of it afterwards fails.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        wait_for_others(self.state.write().take());
     }
 
     /// The value under `key`.
@@ -296,16 +305,27 @@ impl Kv {
 
     fn reopen(&self) -> Result<(), KvError> {
         let mut state = self.state.write();
-        if let Some(old) = state.take() {
-            let started = Instant::now();
-            while Arc::strong_count(&old) > 1 && started.elapsed() < REOPEN_WAIT {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(closed());
         }
+        wait_for_others(state.take());
         self.reopened.fetch_add(1, Ordering::Relaxed);
         *state = Some(Arc::new(Handles::open(&self.path, self.options)?));
         Ok(())
     }
+}
+
+/// Waits for running listings to let go of a handle, then drops it.
+fn wait_for_others(old: Option<Arc<Handles>>) {
+    let Some(old) = old else { return };
+    let started = Instant::now();
+    while Arc::strong_count(&old) > 1 && started.elapsed() < REOPEN_WAIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn closed() -> KvError {
+    KvError::Io(io::Error::other("the store is closed"))
 }
 
 /// All spaces as they were at one moment.

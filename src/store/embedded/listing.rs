@@ -5,18 +5,24 @@ use std::sync::Arc;
 use crate::store::{BlobPage, ContainerName, ListItem, ListQuery, Result};
 
 use super::EmbeddedStore;
+use super::cache::{Look, Tickets};
 use super::kv::View;
-use super::record::Entry;
+use super::record::{Entry, etag_of};
+use super::tx::Slot;
 use super::walk::{Blob, Line, Lines, Walk, child, segment, text};
+
+/// Records of one listing that are kept in memory at most.
+const REMEMBERED_LINES: usize = 4096;
 
 impl EmbeddedStore {
     pub(super) fn blob_list(&self, container: &ContainerName, query: &ListQuery) -> Result<BlobPage> {
         let root = self.container(container)?.root;
+        let tickets = self.slots.tickets();
         let view = self.kv.view()?;
         let page = Page { items: Vec::new(), max: query.max.max(1) };
         match query.delimiter.as_deref() {
             None | Some("") => flat(&view, root, query, page),
-            Some("/") => folded_at_slash(&view, root, query, page),
+            Some("/") => self.folded_at_slash(&view, &tickets, root, query, page),
             Some(delimiter) => folded(&view, root, query, delimiter, page),
         }
     }
@@ -66,21 +72,96 @@ fn flat(view: &View, root: u64, query: &ListQuery, mut page: Page) -> Result<Blo
     Ok(page.whole())
 }
 
-fn folded_at_slash(view: &View, root: u64, query: &ListQuery, mut page: Page) -> Result<BlobPage> {
-    let (folder, partial) = match query.prefix.rfind('/') {
-        Some(slash) => query.prefix.split_at(slash + 1),
-        None => ("", &*query.prefix),
-    };
+impl EmbeddedStore {
+    fn folded_at_slash(
+        &self,
+        view: &View,
+        tickets: &Tickets,
+        root: u64,
+        query: &ListQuery,
+        mut page: Page,
+    ) -> Result<BlobPage> {
+        let (folder, partial) = match query.prefix.rfind('/') {
+            Some(slash) => query.prefix.split_at(slash + 1),
+            None => ("", &*query.prefix),
+        };
+        let Some(parent) = descend(view, root, folder)? else { return Ok(page.whole()) };
+        let Some(from) = first_line(view, root, folder, query)? else { return Ok(page.whole()) };
+        let mut fresh = Vec::new();
+        for line in Lines::new(view, parent, from.as_bytes()) {
+            let (key, line) = line?;
+            let segment = segment(&key);
+            if !segment.starts_with(partial.as_bytes()) {
+                break;
+            }
+            let name = text([folder.as_bytes(), segment].concat())?;
+            if !page.has_room() {
+                return Ok(page.cut(name));
+            }
+            page.items.push(match line {
+                Line::Blob(value) => {
+                    let entry = self
+                        .known(&key, &value)?
+                        .map_or_else(|| decode_into(&mut fresh, &key, &value), Ok)?;
+                    ListItem::Blob { name, properties: Arc::clone(&entry.properties) }
+                }
+                Line::Prefix(prefix) => {
+                    forget_slot(&mut fresh, &key);
+                    ListItem::Prefix { name, id: prefix.id }
+                }
+            });
+        }
+        // Read to the end: what has no prefix in this listing has none, so the records can be kept for lookups.
+        if partial.is_empty() && query.marker.is_none() {
+            for (key, blob) in fresh {
+                self.slots.fill_from(tickets, &key, Slot { blob: Some(blob), prefix: None });
+            }
+        }
+        Ok(page.whole())
+    }
+
+    /// The decoded record, if it is in memory in exactly this version.
+    fn known(&self, key: &[u8], value: &[u8]) -> Result<Option<Arc<Entry>>> {
+        let Look::Known(slot) = self.slots.look(key) else { return Ok(None) };
+        let etag = etag_of(value);
+        // A lease action changes the record without the tag, so only the newest record is taken from memory.
+        Ok(slot.blob.filter(|blob| Some(blob.properties.etag) == etag))
+    }
+}
+
+fn decode_into(fresh: &mut Vec<(Box<[u8]>, Arc<Entry>)>, key: &[u8], value: &[u8]) -> Result<Arc<Entry>> {
+    let entry = Arc::new(Entry::decode(value)?);
+    if fresh.len() < REMEMBERED_LINES {
+        fresh.push((key.into(), Arc::clone(&entry)));
+    }
+    Ok(entry)
+}
+
+/// The blob of this prefix has one, so its slot cannot be filled without it.
+fn forget_slot(fresh: &mut Vec<(Box<[u8]>, Arc<Entry>)>, prefix_key: &[u8]) {
+    let slot_key = &prefix_key[..prefix_key.len() - 1];
+    if let Ok(index) = fresh.binary_search_by(|(key, _)| (**key).cmp(slot_key)) {
+        fresh.remove(index);
+    }
+}
+
+/// The number of a folder; nothing if it does not exist.
+fn descend(view: &View, root: u64, folder: &str) -> Result<Option<u64>> {
     let mut parent = root;
     for part in folder.split_terminator('/') {
         match child(view, parent, part.as_bytes())? {
             Some(prefix) => parent = prefix.id,
-            None => return Ok(page.whole()),
+            None => return Ok(None),
         }
     }
+    Ok(Some(parent))
+}
+
+/// The segment a folded listing of a folder begins with; nothing if the marker is behind the folder.
+fn first_line(view: &View, root: u64, folder: &str, query: &ListQuery) -> Result<Option<String>> {
     // A marker behind the prefix that is not in this folder is behind all of it.
-    let Some(from) = start(query).strip_prefix(folder) else { return Ok(page.whole()) };
-    let from = match from.find('/') {
+    let Some(from) = start(query).strip_prefix(folder) else { return Ok(None) };
+    Ok(Some(match from.find('/') {
         // Inside something folded: it counts if any name in it is not before the marker.
         Some(slash) if slash + 1 < from.len() => {
             let fold = &from[..=slash];
@@ -90,25 +171,7 @@ fn folded_at_slash(view: &View, root: u64, query: &ListQuery, mut page: Page) ->
             if counts { fold.to_owned() } else { format!("{fold}\0") }
         }
         Some(_) | None => from.to_owned(),
-    };
-    for line in Lines::new(view, parent, from.as_bytes()) {
-        let (key, line) = line?;
-        let segment = segment(&key);
-        if !segment.starts_with(partial.as_bytes()) {
-            break;
-        }
-        let name = text([folder.as_bytes(), segment].concat())?;
-        if !page.has_room() {
-            return Ok(page.cut(name));
-        }
-        page.items.push(match line {
-            Line::Blob(value) => {
-                ListItem::Blob { name, properties: Arc::clone(&Entry::decode(&value)?.properties) }
-            }
-            Line::Prefix(prefix) => ListItem::Prefix { name, id: prefix.id },
-        });
-    }
-    Ok(page.whole())
+    }))
 }
 
 fn folded(view: &View, root: u64, query: &ListQuery, delimiter: &str, mut page: Page) -> Result<BlobPage> {

@@ -12,6 +12,7 @@
 mod blobs;
 mod blocks;
 mod cache;
+mod check;
 mod committer;
 mod containers;
 mod content;
@@ -25,6 +26,7 @@ mod local;
 mod names;
 mod numbers;
 mod options;
+mod pool;
 mod purge;
 mod reading;
 mod record;
@@ -44,9 +46,11 @@ mod walk;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
+pub use check::{CheckError, CheckReport, check};
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 
@@ -74,6 +78,8 @@ pub struct EmbeddedStore {
     slots: Cache<Slot>,
     containers: Cache<Option<Arc<ContainerRecord>>>,
     writer: Mutex<WriterState>,
+    /// Held while a blob is tidied: two at once could write into the same file.
+    tidying: Mutex<()>,
     space: SpaceGuard,
     /// Whether any block was ever staged; looking for staged blocks is skipped without.
     staged_any: AtomicBool,
@@ -111,6 +117,7 @@ impl EmbeddedStore {
             slots: Cache::new(options.cached_records),
             containers: Cache::new(options::CACHED_CONTAINERS),
             writer: Mutex::new(WriterState { etags }),
+            tidying: Mutex::default(),
             space: SpaceGuard::new(folder),
             staged_any: AtomicBool::new(staged_any),
             claim: Mutex::new(None),
@@ -141,12 +148,15 @@ impl EmbeddedStore {
     /// Scratch files and readers that are still alive stay usable; nothing may be changed afterwards.
     pub fn close(&self) -> Result<()> {
         let Some(claim) = self.claim.lock().take() else { return Ok(()) };
-        self.keeper.stop();
+        self.keeper.stop(&self.files);
         self.committer.stop();
         keeper::checkpoint(&self.kv, &self.files, |_| {})?;
         self.files.drain_pool();
-        self.files.remove_doomed(None);
-        claim.leave_clean();
+        keeper::remove_doomed(&self.kv, &self.files, Duration::ZERO);
+        self.kv.close();
+        if !self.keeper.has_leftovers() && !self.files.left_some() {
+            claim.leave_clean();
+        }
         Ok(())
     }
 
@@ -158,7 +168,11 @@ impl EmbeddedStore {
         };
         let (tell, mut told) = tokio::sync::watch::channel(Progress::default());
         // The receiver lives until the work is done.
-        let work = move || keeper::checkpoint(&kv, &files, |now| drop(tell.send(now)));
+        let work = move || {
+            keeper::checkpoint(&kv, &files, |now| {
+                let _ = tell.send(now);
+            })
+        };
         let ended = runtime.spawn_blocking(work);
         while told.changed().await.is_ok() {
             progress(*told.borrow_and_update());

@@ -11,8 +11,9 @@ pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 /// Container records kept in memory.
 pub(super) const CACHED_CONTAINERS: usize = 1024;
 
-/// Content up to this size is kept in the database instead of a file.
-pub(super) const INLINE_MAX: u64 = 64 << 10;
+/// Content up to this size is kept in the database instead of a file. Measured: at 16 KiB a new blob costs about as
+/// much either way; a file takes longer to sync and to delete, the database longer to compact.
+pub(super) const INLINE_MAX: u64 = 16 << 10;
 
 /// Settings of an embedded store. The defaults suit a mount with a million files.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use crate::store::{ContainerName, Preconditions, Result, StoreError};
 
-use super::blocks::staging_prefix;
+use super::blocks::{is_staging_key, staging_prefix};
 use super::containers::judge_container;
 use super::kv::Space;
 use super::names::end_key;
@@ -10,7 +10,8 @@ use super::record::{Entry, Prefix, StagedBlock, decode};
 use super::tx::points;
 use super::{EmbeddedStore, Growth};
 
-const TRASH_TAG: u8 = b't';
+/// First byte of the keys.
+pub(super) const TRASH_TAG: u8 = b't';
 
 /// Records removed in one batch.
 const PURGE_STEP: usize = 512;
@@ -61,13 +62,9 @@ impl EmbeddedStore {
                     return Ok(());
                 }
             }
-            let staged = staging_prefix(number);
-            for pair in view.prefix(Space::Misc, &staged) {
+            for pair in view.prefix(Space::Misc, &staging_prefix(number)) {
                 let (key, value) = pair?;
-                // Names hold no 0, so the first one ends the name; behind it is a block's id.
-                if key[staged.len()..].iter().position(|byte| *byte == 0)
-                    != Some(key.len() - staged.len() - 1)
-                {
+                if !is_staging_key(&key) {
                     let block: StagedBlock = decode(&value, "a staged block")?;
                     tx.drop_content(&block.content);
                 }

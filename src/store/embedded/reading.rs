@@ -31,7 +31,7 @@ pub(super) struct ReaderPin {
 impl ReaderPin {
     fn new(files: &Arc<Files>, entry: &Arc<Entry>) -> Self {
         let numbers = entry.content.files();
-        files.pin(&numbers);
+        files.pin(&numbers, entry);
         Self { files: Arc::clone(files), numbers, entry: Arc::clone(entry) }
     }
 
@@ -49,7 +49,7 @@ impl std::fmt::Debug for ReaderPin {
 
 impl Drop for ReaderPin {
     fn drop(&mut self) {
-        self.files.unpin(&self.numbers);
+        self.files.unpin(&self.numbers, &self.entry);
     }
 }
 

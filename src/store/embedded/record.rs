@@ -144,6 +144,12 @@ impl Entry {
     }
 }
 
+/// The version tag in an encoded blob record, without decoding the rest.
+pub(super) fn etag_of(bytes: &[u8]) -> Option<ETag> {
+    let ((_id, etag), _) = postcard::take_from_bytes::<(u64, ETag)>(bytes).ok()?;
+    Some(etag)
+}
+
 /// The node of a prefix `name/`: exists while any blob is below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Prefix {
@@ -217,6 +223,7 @@ mod tests {
             block_list: Some(4),
             snapshots: 2,
         };
+        assert_eq!(etag_of(&entry.encode().unwrap()), Some(ETag(0x8D0)));
         let back = Entry::decode(&entry.encode().unwrap()).unwrap();
         assert_eq!(back.properties, entry.properties);
         assert_eq!(back.content, entry.content);

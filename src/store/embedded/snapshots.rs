@@ -15,7 +15,8 @@ use super::record::Entry;
 use super::tx::{Tx, changed, points};
 use super::{EmbeddedStore, Growth};
 
-const SNAPSHOT_TAG: u8 = b's';
+/// First byte of the keys.
+pub(super) const SNAPSHOT_TAG: u8 = b's';
 
 fn snapshots_key(id: u64) -> Vec<u8> {
     let mut key = vec![SNAPSHOT_TAG];

@@ -5,7 +5,7 @@
 //!        owner      held by the process that has the store open; holds its pid
 //!        clean      there only if the last process left in order
 //!        kv/        the database
-//!        content/   256 folders of content files
+//!        content/   up to 256 folders of content files
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,6 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::store::{StoreError, crash_point};
 
-use super::content::{FOLDERS, folder_name};
 use super::kv::{Kv, KvError, KvOptions};
 use super::options::EmbeddedOptions;
 
@@ -123,15 +122,6 @@ impl Claim {
             }
         } else {
             begin_making(folder)?;
-        }
-        for number in 0..FOLDERS {
-            let path = content.join(folder_name(number));
-            match fs::create_dir(&path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(failed("create the directory", &path)(error));
-                }
-                _ => {}
-            }
         }
         let clean = folder.join(CLEAN_FILE);
         let was_clean = match fs::remove_file(&clean) {

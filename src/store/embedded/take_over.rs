@@ -38,6 +38,10 @@ impl EmbeddedStore {
             if entry.properties.etag != reader.properties().etag {
                 return Err(StoreError::ConditionNotMet);
             }
+            // A copy or snapshot that shares the file must not see the writer.
+            if self.reference_count(only_file(reader)?)? > 1 {
+                return Err(StoreError::io("take over", std::io::Error::other("the content is shared")));
+            }
             let content = Content::Extents(whole(&copy, reader.size()));
             tx.refer(&content);
             tx.drop_content(&entry.content);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::content::FOLDERS;
 
 /// Files remembered one by one; past it, the whole file system is synced instead.
-const REMEMBERED_FILES: usize = 4096;
+const REMEMBERED_FILES: usize = 512;
 
 /// Files and folders to sync at the next checkpoint.
 pub(super) struct Unsynced {

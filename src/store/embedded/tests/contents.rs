@@ -87,7 +87,12 @@ proptest! {
                 prop_assert_eq!(&buffer[..count], &expected[..], "a reader's version changed");
             }
         }
+        bench.assert_clean();
         drop(readers);
+        bench.store.tidy(&at("f")).unwrap();
+        prop_assert!(bench.store.reader(&at("f")).unwrap().pieces().len() <= 1, "nothing is in the way of tidying");
+        prop_assert_eq!(bench.read("f"), model.clone());
+        bench.assert_clean();
         let bench = bench.reopen(small());
         prop_assert_eq!(bench.read("f"), model);
     }

@@ -33,6 +33,12 @@ impl Bench {
         Self { store, folder }
     }
 
+    /// The store's own check finds nothing.
+    pub(super) fn assert_clean(&self) {
+        let report = self.store.check().unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+    }
+
     /// Closes the store and opens it again.
     pub(super) fn reopen(self, options: EmbeddedOptions) -> Self {
         let Self { store, folder } = self;

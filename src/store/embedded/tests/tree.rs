@@ -131,7 +131,7 @@ fn compare_markers(bench: &Bench, model: &Model, marker: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn the_tree_is_a_sorted_map(steps in prop::collection::vec(step(), 1..40), marker in name()) {
@@ -154,6 +154,7 @@ proptest! {
         }
         compare(&bench, &model);
         compare_markers(&bench, &model, &marker);
+        bench.assert_clean();
         bench.store.slots.clear();
         compare(&bench, &model);
         let bench = bench.reopen(small());

@@ -1,0 +1,140 @@
+//! How long the store's fast paths take. Run with `cargo bench --bench store`.
+
+use std::hint::black_box;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
+use leasefs::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListQuery, LocalStore, Metadata,
+    NewContent, Preconditions, RenameMode,
+};
+
+fn main() {
+    let folder = std::env::var_os("LEASEFS_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
+    let folder = tempfile::tempdir_in(folder).expect("a folder to work in");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    runtime.block_on(run(folder.path()));
+}
+
+fn at(name: &str) -> BlobPath {
+    let container = ContainerName::new("share").expect("a good name");
+    BlobPath::new(container, BlobName::new(name).expect("a good name"))
+}
+
+/// Prints the median and the 99th percentile of `work`.
+fn measure(what: &str, count: usize, mut work: impl FnMut(usize)) {
+    let mut times: Vec<Duration> = (0..count)
+        .map(|round| {
+            let started = Instant::now();
+            work(round);
+            started.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    println!(
+        "{what:<44} {:>9.2} µs   p99 {:>9.2} µs",
+        micros(times[count / 2]),
+        micros(times[count * 99 / 100])
+    );
+}
+
+fn metadata() -> Metadata {
+    let pairs =
+        [("permissions", "33188"), ("posix_owner", "1000"), ("posix_group", "1000"), ("modtime", "17")];
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn new() -> NewContent {
+    NewContent { metadata: metadata(), ..NewContent::default() }
+}
+
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0) / 1024
+}
+
+async fn run(folder: &Path) {
+    let started = Instant::now();
+    let store = EmbeddedStore::open(&folder.join("store"), EmbeddedOptions::default()).expect("a new store");
+    println!("{:<44} {:>9.2} ms", "make a store", started.elapsed().as_secs_f64() * 1e3);
+    let none = Preconditions::default();
+    store.create_container(&at("x").container, Metadata::default()).await.expect("created");
+    println!("{:<44} {:>6} MiB", "memory, idle", memory());
+
+    for index in 0..10_000 {
+        let name = format!("dir/sub{}/file{index:05}", index % 10);
+        store.put_blob(&at(&name), vec![1; 100].into(), new(), &none).await.expect("stored");
+    }
+    let deep = at("dir/sub3/file00003");
+    measure("find, depth 3, hot", 200_000, |_| drop(black_box(store.find(&deep))));
+    let absent = at("dir/sub3/nothing");
+    measure("find, depth 3, absent, hot", 200_000, |_| drop(black_box(store.find(&absent))));
+    measure("find, depth 3, absent, each another name", 50_000, |round| {
+        let name = at(&format!("dir/sub3/no{round}"));
+        drop(black_box(store.find(&name)));
+    });
+    measure("set_metadata", 20_000, |_| {
+        store.set_metadata(&deep, metadata(), &none).expect("changed");
+    });
+    for size in [0usize, 100, 4096, 8 << 10, 16 << 10, 17 << 10, 32 << 10, 65 << 10] {
+        let body = vec![7; size];
+        let what = format!("scratch, write, publish new, drop; {size} B");
+        measure(&what, 3_000, |round| {
+            let scratch = store.scratch().expect("a scratch file");
+            scratch.file().write_all_at(&body, 0).expect("written");
+            store
+                .publish(&at(&format!("new{size}/f{round}")), &scratch, size as u64, new(), &none)
+                .expect("published");
+        });
+    }
+    let scratch = store.scratch().expect("a scratch file");
+    scratch.file().write_all_at(&[7; 100], 0).expect("written");
+    measure("publish only, 100 B, over the same name", 20_000, |_| {
+        store.publish(&deep, &scratch, 100, new(), &none).expect("published");
+    });
+    measure("reader, 100 B", 50_000, |_| drop(black_box(store.reader(&deep))));
+    let file = at("new66560/f7");
+    measure("reader, content file", 50_000, |_| drop(black_box(store.reader(&file))));
+    measure("rename of a prefix with 1,000 blobs", 2_000, |round| {
+        let (from, to) = if round % 2 == 0 { ("dir/sub1", "moved") } else { ("moved", "dir/sub1") };
+        store.rename(&at(from), &at(to), RenameMode::NoReplace).expect("renamed");
+    });
+    for index in 0..10_000 {
+        let name = format!("wide/file{index:05}");
+        store.put_blob(&at(&name), vec![1; 100].into(), new(), &none).await.expect("stored");
+    }
+    let query = ListQuery { prefix: "wide/".into(), delimiter: Some("/".into()), marker: None, max: 20_000 };
+    let container = at("x").container;
+    for _ in 0..5 {
+        let started = Instant::now();
+        let page = store.list_blobs(&container, &query).await.expect("listed");
+        println!(
+            "{:<44} {:>9.2} ms",
+            format!("list {} blobs", page.items.len()),
+            started.elapsed().as_secs_f64() * 1e3
+        );
+    }
+    let started = Instant::now();
+    for _ in 0..500 {
+        store.sync().await.expect("synced");
+    }
+    println!("{:<44} {:>9.2} µs", "sync, one waiter", started.elapsed().as_secs_f64() * 1e6 / 500.0);
+    for index in 0..10_000 {
+        let name = at(&format!("wide/file{index:05}"));
+        store.delete_blob(&name, DeleteSnapshots::Refuse, &none).await.expect("deleted");
+    }
+    println!("{:<44} {:>6} MiB", "memory, at the end", memory());
+    let started = Instant::now();
+    store.close().expect("closed");
+    println!("{:<44} {:>9.2} ms", "close", started.elapsed().as_secs_f64() * 1e3);
+    drop(store);
+    let started = Instant::now();
+    let store = EmbeddedStore::open(&folder.join("store"), EmbeddedOptions::default()).expect("opened");
+    println!("{:<44} {:>9.2} ms", "open again", started.elapsed().as_secs_f64() * 1e3);
+    println!("{:<44} {:>6} MiB", "memory, reopened", memory());
+    drop(store);
+}

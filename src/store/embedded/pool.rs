@@ -1,0 +1,110 @@
+//! Content files kept open and empty for the next writers: making one takes longer than writing a small blob.
+//!
+//! A file that comes back has the last writer's bytes in it. Emptying it takes as long as everything else a small
+//! blob needs, so that is left to the keeper unless the empty ones run out.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Empty files kept.
+const EMPTY_FILES: usize = 64;
+
+/// Files kept that are still to be emptied.
+const USED_FILES: usize = 64;
+
+/// So many used files are worth waking the keeper for.
+const WORTH_WAKING: usize = 24;
+
+/// A file that grew beyond this is removed rather than emptied: freeing its blocks takes time.
+const FILE_BYTES: u64 = 1 << 20;
+
+/// A file and its number.
+pub(super) type Numbered = (u64, Arc<File>);
+
+#[derive(Default)]
+pub(super) struct Pool {
+    files: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    empty: Vec<Numbered>,
+    used: Vec<Numbered>,
+}
+
+/// What became of a file that came back.
+pub(super) enum Given {
+    /// Kept.
+    Kept,
+    /// Kept, and there is enough to do for the keeper.
+    KeptAndMany,
+    /// Not kept: the caller removes it.
+    Refused,
+}
+
+impl Pool {
+    /// An empty file, if there is one.
+    pub(super) fn take(&self) -> Option<Numbered> {
+        loop {
+            let (number, file) = {
+                let mut kept = self.files.lock();
+                if let Some(empty) = kept.empty.pop() {
+                    return Some(empty);
+                }
+                kept.used.pop()?
+            };
+            if empty(&file).is_ok() {
+                return Some((number, file));
+            }
+        }
+    }
+
+    /// Keeps a file that nobody uses any more.
+    pub(super) fn give(&self, number: u64, file: Arc<File>) -> Given {
+        let small =
+            file.metadata().is_ok_and(|now| now.len() <= FILE_BYTES && now.blocks() * 512 <= FILE_BYTES);
+        let mut kept = self.files.lock();
+        if !small || kept.used.len() >= USED_FILES {
+            return Given::Refused;
+        }
+        kept.used.push((number, file));
+        if kept.used.len() == WORTH_WAKING { Given::KeptAndMany } else { Given::Kept }
+    }
+
+    /// Empties what came back. Answers the files there is no room for.
+    pub(super) fn tidy_up(&self) -> Vec<u64> {
+        let mut surplus = Vec::new();
+        loop {
+            let Some((number, file)) = self.files.lock().used.pop() else { return surplus };
+            let emptied = empty(&file).is_ok();
+            let mut kept = self.files.lock();
+            if emptied && kept.empty.len() < EMPTY_FILES {
+                kept.empty.push((number, file));
+            } else {
+                surplus.push(number);
+            }
+        }
+    }
+
+    /// Takes everything out.
+    pub(super) fn drain(&self) -> Vec<u64> {
+        let mut kept = self.files.lock();
+        let Kept { empty, used } = std::mem::take(&mut *kept);
+        empty.into_iter().chain(used).map(|(number, _)| number).collect()
+    }
+
+    /// Whether the file is here.
+    pub(super) fn contains(&self, number: u64) -> bool {
+        let kept = self.files.lock();
+        kept.empty.iter().chain(&kept.used).any(|(other, _)| *other == number)
+    }
+}
+
+fn empty(file: &File) -> io::Result<()> {
+    let now = file.metadata()?;
+    if now.len() > 0 || now.blocks() > 0 { file.set_len(0) } else { Ok(()) }
+}
