@@ -17,16 +17,11 @@ use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
 use crate::fs::{DeleteRule, Engine, EngineConfig};
 use crate::fuse::{self, MountConfig, Mounted};
-use crate::store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError};
-use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, ListItem, ListQuery, LocalStore, Progress, StoreError,
-};
+use crate::store::embedded::{CheckReport, EmbeddedOptions, EmbeddedStore, OpenError};
+use crate::store::{BlobStore, Progress};
 
 /// A daemon that is just ending keeps the data directory for a moment longer than its mount.
 const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How many names a check asks for at a time.
-const PAGE: usize = 5000;
 
 /// A share that is open and can be mounted.
 pub(super) struct Backend {
@@ -109,18 +104,8 @@ async fn open_store(data: &Path) -> Result<Arc<EmbeddedStore>, CliError> {
     }
 }
 
-/// What a check of the embedded store found.
-#[derive(Default)]
-pub(super) struct Checked {
-    /// One sentence each.
-    pub(super) problems: Vec<String>,
-    pub(super) containers: u64,
-    pub(super) blobs: u64,
-    pub(super) bytes: u64,
-}
-
 /// Checks the store in `data`, which must exist and not be in use.
-pub(super) fn check(data: &Path) -> Result<Checked, CliError> {
+pub(super) fn check(data: &Path) -> Result<CheckReport, CliError> {
     let nothing = |why: &str| CliError::Failed(format!("there is no store in {}: {why}", data.display()));
     // Opening would make a store in an empty directory.
     match std::fs::read_dir(data).map(|mut entries| entries.next()) {
@@ -130,70 +115,9 @@ pub(super) fn check(data: &Path) -> Result<Checked, CliError> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| CliError::Failed(format!("the check cannot be started: {e}")))?;
-    runtime.block_on(async {
-        let store = open_store(data).await?;
-        let checked = walk(&store).await;
-        let closed = store.close();
-        let failed = |e| CliError::Failed(format!("the check of {} did not finish: {e}", data.display()));
-        closed.map_err(failed)?;
-        checked.map_err(failed)
-    })
-}
-
-/// Visits every blob and compares what is recorded of it with what is there.
-async fn walk(store: &EmbeddedStore) -> Result<Checked, StoreError> {
-    let mut checked = Checked::default();
-    let mut marker: Option<String> = None;
-    loop {
-        let (page, next) = store.list_containers("", marker.as_deref(), PAGE).await?;
-        for container in page {
-            checked.containers += 1;
-            walk_container(store, &container.name, &mut checked).await?;
-        }
-        match next {
-            Some(next) => marker = Some(next),
-            None => return Ok(checked),
-        }
-    }
-}
-
-async fn walk_container(
-    store: &EmbeddedStore,
-    container: &ContainerName,
-    checked: &mut Checked,
-) -> Result<(), StoreError> {
-    let mut query = ListQuery { prefix: String::new(), delimiter: None, marker: None, max: PAGE };
-    loop {
-        let page = store.list_blobs(container, &query).await?;
-        for item in page.items {
-            let ListItem::Blob { name, properties } = item else { continue };
-            checked.blobs += 1;
-            checked.bytes += properties.size;
-            let at = BlobPath::new(container.clone(), BlobName::new(name)?);
-            if let Err(problem) = check_content(store, &at, properties.size) {
-                checked.problems.push(format!("{at}: {problem}"));
-            }
-        }
-        match page.next {
-            Some(next) => query.marker = Some(next),
-            None => return Ok(()),
-        }
-    }
-}
-
-/// Every recorded byte must have a place in some file.
-fn check_content(store: &EmbeddedStore, at: &BlobPath, size: u64) -> Result<(), String> {
-    let reader = LocalStore::reader(store, at).map_err(|e| e.to_string())?;
-    if reader.size() != size {
-        return Err(format!("it is listed with {size} bytes and has {}", reader.size()));
-    }
-    for piece in reader.pieces() {
-        let Some((file, offset)) = &piece.source else { continue };
-        let there = file.metadata().map_err(|e| e.to_string())?.len();
-        let needed = offset.saturating_add(piece.len);
-        if there < needed {
-            return Err(format!("its content file ends {} bytes too early", needed - there));
-        }
-    }
-    Ok(())
+    let store = runtime.block_on(open_store(data))?;
+    let report = store.check();
+    let failed = |e| CliError::Failed(format!("the check of {} did not finish: {e}", data.display()));
+    store.close().map_err(failed)?;
+    report.map_err(failed)
 }

@@ -14,7 +14,7 @@ const PROBLEMS_MAX: usize = 100;
 pub(super) fn run(args: CheckArgs, places: &Places) -> Result<(), CliError> {
     let data = config::data_or_default(args.data, places)?;
     let report = backend::check(&data)?;
-    if report.problems.is_empty() {
+    if report.is_clean() {
         report::say(&format!(
             "{} is clean: {} containers, {} blobs, {} bytes",
             data.display(),
@@ -27,6 +27,6 @@ pub(super) fn run(args: CheckArgs, places: &Places) -> Result<(), CliError> {
     for problem in report.problems.iter().take(PROBLEMS_MAX) {
         report::say(problem);
     }
-    let count = report.problems.len();
+    let count = report.more_problems + report.problems.len() as u64;
     Err(CliError::Failed(format!("{} is damaged: {count} problems were found", data.display())))
 }

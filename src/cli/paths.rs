@@ -156,14 +156,14 @@ mod tests {
     use super::*;
 
     fn places(uid: u32) -> Places {
-        Places { uid, home: "/home/ann".into(), data_home: None, state_home: None, runtime: None }
+        Places { uid, home: "/users/ann".into(), data_home: None, state_home: None, runtime: None }
     }
 
     #[test]
     fn defaults_are_below_home_and_follow_xdg() {
         let mut at = places(1000);
-        assert_eq!(at.data_dir(), Path::new("/home/ann/.local/share/leasefs"));
-        assert_eq!(at.log_file(Path::new("/mnt/x")), Path::new("/home/ann/.local/state/leasefs/mnt-x.log"));
+        assert_eq!(at.data_dir(), Path::new("/users/ann/.local/share/leasefs"));
+        assert_eq!(at.log_file(Path::new("/mnt/x")), Path::new("/users/ann/.local/state/leasefs/mnt-x.log"));
         at.data_home = Some("/d".into());
         at.state_home = Some("/s".into());
         assert_eq!(at.data_dir(), Path::new("/d/leasefs"));

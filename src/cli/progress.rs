@@ -75,12 +75,19 @@ impl ProgressView {
 /// `committing 3 of 10 files, 1.2 MiB of 4.0 MiB`
 pub(super) fn sentence(progress: Progress) -> String {
     let Progress { files_done, files_total, bytes_done, bytes_total } = progress;
+    // Nothing has been told yet.
+    if files_total == 0 {
+        return "committing what is pending".to_owned();
+    }
     let (done, total) = (HumanBytes(bytes_done), HumanBytes(bytes_total));
     format!("committing {files_done} of {files_total} files, {done} of {total}")
 }
 
 /// What is left, as in `2 files, 3.0 MiB`.
 pub(super) fn rest(progress: Progress) -> String {
+    if progress.files_total == 0 {
+        return "how much is left is not known".to_owned();
+    }
     let files = progress.files_total.saturating_sub(progress.files_done);
     let bytes = progress.bytes_total.saturating_sub(progress.bytes_done);
     format!("{files} files, {} left", HumanBytes(bytes))
@@ -134,5 +141,6 @@ mod tests {
     #[test]
     fn the_rest_in_words() {
         assert_eq!(rest(HALF), "1 files, 3.00 KiB left");
+        assert_eq!(sentence(Progress::default()), "committing what is pending");
     }
 }
