@@ -70,6 +70,7 @@ impl Engine {
         let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);
         }

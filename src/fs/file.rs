@@ -33,8 +33,8 @@ pub enum Route {
         /// What the page cache holds is still right.
         keep_cache: bool,
     },
-    /// The engine, without the page cache.
-    Direct,
+    /// The engine, without the page cache, for an inode that the kernel serves from this file to others.
+    Direct(Arc<File>),
 }
 
 /// What an open is going to do with the bytes.
@@ -346,7 +346,10 @@ impl FileState {
             (Serving::Kernel, Some(file)) if kernel_allowed && !changes_a_version => Route::Kernel(file),
             // The kernel's readers have the committed file itself; a writer among them goes through us, and the
             // first change moves the committed version out of the way.
-            (Serving::Kernel, _) => Route::Direct,
+            (Serving::Kernel, Some(file)) => Route::Direct(file),
+            (Serving::Kernel, None) => {
+                return Err(FsError::Io("content that the kernel serves is not one file".into()));
+            }
         })
     }
 

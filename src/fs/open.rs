@@ -73,6 +73,7 @@ impl Engine {
         match self.route(&file, request).await {
             Ok(route) => {
                 let handle = self.handles.insert(Handle::new(file, permit));
+                tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
                 Ok(Opened { handle, route })
             }
             Err(error) => {
@@ -200,7 +201,7 @@ impl Engine {
                 self.nodes.set_cached(ino, None);
                 route
             }
-            Route::Direct => route,
+            Route::Direct(_) => route,
         })
     }
 
@@ -264,6 +265,7 @@ impl Engine {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
         let changed = handle.file.needs_commit()?;
+        tracing::trace!(ino = ino.0, changed, "release");
         if let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
         }
