@@ -71,7 +71,11 @@ fn reads_allow_every_combination() {
         assert_eq!(judged, expected, "{conditions:?}");
         let missing = judge_read(&conditions, NOW, None);
         let star = conditions.if_none_match == Some(EtagMatch::Any);
-        assert_eq!(missing, Err(if star { Refusal::Unsatisfiable } else { Refusal::Missing }), "{conditions:?}");
+        assert_eq!(
+            missing,
+            Err(if star { Refusal::Unsatisfiable } else { Refusal::Missing }),
+            "{conditions:?}"
+        );
     }
 }
 
@@ -111,13 +115,15 @@ fn expected_write(conditions: &Preconditions, kind: WriteKind, exists: bool) -> 
     match (&conditions.if_match, &conditions.if_none_match) {
         (Some(_), _) => met(holds(&conditions.if_match) == Some(true)),
         (None, Some(EtagMatch::Any)) => {
-            if kind == WriteKind::Create { Err(Refusal::Exists) } else { Ok(()) }
+            if kind == WriteKind::Create {
+                Err(Refusal::Exists)
+            } else {
+                Ok(())
+            }
         }
         (None, Some(EtagMatch::List(_))) => met(holds(&conditions.if_none_match) == Some(false)),
-        (None, None) => met(
-            conditions.if_modified_since.is_none_or(|date| date.0 < 500 * SECOND)
-                && conditions.if_unmodified_since.is_none_or(|date| date.0 >= 500 * SECOND),
-        ),
+        (None, None) => met(conditions.if_modified_since.is_none_or(|date| date.0 < 500 * SECOND)
+            && conditions.if_unmodified_since.is_none_or(|date| date.0 >= 500 * SECOND)),
     }
 }
 
@@ -185,6 +191,9 @@ fn a_name_with_staged_blocks_can_be_leased_and_then_needs_the_id() {
         Err(Refusal::Lease(LeaseRefusal::IdMissing))
     );
     assert_eq!(judge_write(&none.clone().with_lease(HELD), NOW, WriteKind::Create, reserved), Ok(()));
-    assert_eq!(judge_write(&Preconditions::if_absent().with_lease(HELD), NOW, WriteKind::Create, reserved), Ok(()));
+    assert_eq!(
+        judge_write(&Preconditions::if_absent().with_lease(HELD), NOW, WriteKind::Create, reserved),
+        Ok(())
+    );
     assert_eq!(judge_write(&none, NOW, WriteKind::Change, reserved), Err(Refusal::Missing));
 }

@@ -168,7 +168,11 @@ impl EmbeddedStore {
         };
         let (tell, mut told) = tokio::sync::watch::channel(Progress::default());
         // The receiver lives until the work is done.
-        let work = move || keeper::checkpoint(&kv, &files, |now| drop(tell.send(now)));
+        let work = move || {
+            keeper::checkpoint(&kv, &files, |now| {
+                let _ = tell.send(now);
+            })
+        };
         let ended = runtime.spawn_blocking(work);
         while told.changed().await.is_ok() {
             progress(*told.borrow_and_update());
@@ -183,12 +187,17 @@ impl EmbeddedStore {
         points: Points,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        if growth == Growth::Adds {
-            self.space.check()?;
+        match growth {
+            Growth::Adds => self.space.check()?,
+            Growth::Frees => self.space.make_room(),
         }
         let mut tx = Tx::begin(self);
         let answer = work(&mut tx)?;
-        tx.commit(points)?;
+        tx.commit(points).map_err(|error| match error {
+            // The database does not always say why it failed.
+            StoreError::Io { .. } if self.space.is_low() => StoreError::Full,
+            other => other,
+        })?;
         Ok(answer)
     }
 }
