@@ -192,13 +192,15 @@ impl EmbeddedStore {
             Growth::Frees => self.space.make_room(),
         }
         let mut tx = Tx::begin(self);
-        let answer = work(&mut tx)?;
-        tx.commit(points).map_err(|error| match error {
+        let done = work(&mut tx).and_then(|answer| tx.commit(points).map(|()| answer));
+        done.map_err(|error| match error {
             // The database does not always say why it failed.
-            StoreError::Io { .. } if self.space.is_low() => StoreError::Full,
+            StoreError::Full | StoreError::Io { .. } if self.space.is_low() => {
+                self.space.distrust();
+                StoreError::Full
+            }
             other => other,
-        })?;
-        Ok(answer)
+        })
     }
 }
 

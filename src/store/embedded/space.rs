@@ -88,6 +88,11 @@ impl SpaceGuard {
         }
     }
 
+    /// A write failed for want of room: ask the system before the next.
+    pub(super) fn distrust(&self) {
+        self.last.lock().asked = None;
+    }
+
     /// Whether a failure may be due to a full disk, whatever it said.
     pub(super) fn is_low(&self) -> bool {
         self.ask().is_ok_and(|space| space.available <= reserve(&space))
