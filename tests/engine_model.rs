@@ -4,6 +4,8 @@
 //!
 //! The test plays the kernel: where an open is routed to the kernel, it reads and writes the file itself.
 
+#![allow(unreachable_pub)] // Helper modules of one test.
+
 #[path = "engine_model/driver.rs"]
 mod driver;
 #[path = "engine_model/model.rs"]
@@ -12,8 +14,8 @@ mod model;
 use driver::World;
 use leasefs::fs::DeleteRule;
 
-const SEEDS: u64 = 12;
-const STEPS: usize = 400;
+const SEEDS: u64 = 6;
+const STEPS: usize = 300;
 
 fn run(delete: DeleteRule, passthrough: bool) {
     let seeds: Vec<u64> = match std::env::var("LEASEFS_SEED") {

@@ -1,5 +1,7 @@
 //! The contract: one test for each promise in `docs/SEMANTICS.md`, through real mounts, on both data paths.
 
+#![allow(unreachable_pub)] // Helper modules of one test.
+
 mod common;
 
 #[path = "semantics/content.rs"]

@@ -1,6 +1,65 @@
-//! The command line.
+//! The command line: arguments, the life of a mount, what a person sees.
+//!
+//! * `args`, `settings`, `config`: what was typed → a checked `MountPlan`.
+//! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
+//! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
+//! * `control`: the socket through which commands talk to the daemon of a mount.
+//! * `backend`: the only module that uses the store, the engine and the kernel's front end.
+//!
+//! A failed command prints one sentence on standard error and ends with 1, a wrongly used one with 2.
+
+mod args;
+mod backend;
+mod background;
+mod check;
+mod config;
+mod control;
+mod daemon;
+mod detach;
+mod error;
+mod log;
+mod mount;
+mod mountpoint;
+mod mounts;
+mod paths;
+mod processes;
+mod progress;
+mod report;
+mod settings;
+mod umount;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command, HelperArgs};
+use config::MountPlan;
+use error::CliError;
+use paths::Places;
+use report::Reporter;
 
 /// Runs the command that the process was started with.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn main() -> ExitCode {
+    let reporter = Reporter::of_this_process();
+    match run(std::env::args_os().collect(), reporter) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            reporter.failed(&problem.to_string());
+            problem.exit_code()
+        }
+    }
+}
+
+fn run(words: Vec<OsString>, reporter: Reporter) -> Result<(), CliError> {
+    let places = Places::of_this_process();
+    if words.first().is_some_and(|name| args::called_as_helper(name)) {
+        let plan = MountPlan::from_helper(&HelperArgs::parse_from(words), &places)?;
+        return mount::run(&plan, &places, reporter);
+    }
+    match Arguments::parse_from(words).command {
+        Command::Mount(args) => mount::run(&MountPlan::from_args(*args, &places)?, &places, reporter),
+        Command::Umount(args) => umount::run(&args, &places),
+        Command::Check(args) => check::run(args, &places),
+    }
 }

@@ -92,10 +92,11 @@ impl Engine {
     }
 }
 
-struct Committing<'a> {
-    engine: &'a Engine,
-    ino: Ino,
-    blob: Arc<BlobProperties>,
+/// A commit of `ino` on top of the version `blob`.
+pub(super) struct Committing<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) ino: Ino,
+    pub(super) blob: Arc<BlobProperties>,
 }
 
 impl CommitInfo for Committing<'_> {

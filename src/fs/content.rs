@@ -45,8 +45,10 @@ pub enum Content {
 #[derive(Debug)]
 pub struct Live {
     scratch: Scratch,
-    /// What the file looked like when it was last committed; absent if it never was.
+    /// What the file looked like when its content was that of the committed version; absent if it never was.
     committed: Option<Stamp>,
+    /// How much of the file itself the blob refers to.
+    published: u64,
 }
 
 /// Changes on top of a committed version.
@@ -96,14 +98,14 @@ impl Stamp {
 impl Live {
     /// A local file with content that was never committed.
     pub fn new(scratch: Scratch) -> Self {
-        Self { scratch, committed: None }
+        Self { scratch, committed: None, published: 0 }
     }
 
     /// A local file whose content equals the committed version; `mtime` is that version's.
     pub fn committed(scratch: Scratch, mtime: Moment) -> io::Result<Self> {
         sparse::set_modified(scratch.file(), mtime)?;
         let committed = Some(Stamp::of(&scratch)?);
-        Ok(Self { scratch, committed })
+        Ok(Self { scratch, committed, published: 0 })
     }
 
     /// A copy of `reader`'s first `length` bytes, that equals the committed version if that is all of them.
@@ -133,9 +135,15 @@ impl Live {
         Ok((!self.committed.is_some_and(|then| then.same_content(&now))).then_some(now))
     }
 
+    /// How many bytes of the file the blob refers to.
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
     /// Notes that what `stamp` describes is committed.
     pub fn note_committed(&mut self, stamp: Stamp) {
         self.committed = Some(stamp);
+        self.published = stamp.size;
     }
 }
 
@@ -161,11 +169,17 @@ impl Overlay {
         self.mtime
     }
 
-    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off.
-    pub fn changes(&self) -> Vec<Range<u64>> {
+    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off. The scratch
+    /// file reaches to the end of the last one.
+    pub fn changes(&self) -> io::Result<Vec<Range<u64>>> {
         let mut all = self.dirty.clone();
         all.insert(self.base_limit..self.size.min(self.base.size()).max(self.base_limit));
-        all.iter().collect()
+        let changes: Vec<Range<u64>> = all.iter().collect();
+        let end = changes.last().map_or(0, |range| range.end);
+        if self.scratch.file().metadata()?.len() < end {
+            self.scratch.file().set_len(end)?;
+        }
+        Ok(changes)
     }
 
     /// Size now.

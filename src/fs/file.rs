@@ -95,6 +95,8 @@ pub struct Place<'a> {
     pub store: &'a dyn LocalStore,
     /// Where the file's blob is; nothing if it has no name any more.
     pub at: Option<&'a BlobPath>,
+    /// What goes with a commit, if there is a blob to commit to.
+    pub info: Option<&'a dyn CommitInfo>,
     /// Committed time of last change.
     pub mtime: Moment,
     /// The time.
@@ -323,7 +325,11 @@ impl FileState {
         let engine = Route::Engine { keep_cache: false };
         let local = match &self.content {
             Content::Live(live) => Some(Arc::clone(live.scratch().file())),
-            Content::Clean(reader) => reader.as_file().map(Arc::clone),
+            // After a crash a file can be longer than the version in it; the kernel would show the rest.
+            Content::Clean(reader) => match reader.as_file() {
+                Some(file) if file.metadata()?.len() == reader.size() => Some(Arc::clone(file)),
+                _ => None,
+            },
             Content::Overlay(_) => None,
         };
         let changes_a_version = intent != Intent::Read && matches!(self.content, Content::Clean(_));
@@ -374,6 +380,14 @@ impl FileState {
         self.make_writable(place)?;
         match &mut self.content {
             Content::Live(live) => {
+                if let (Some(at), Some(info)) = (place.at, place.info)
+                    && live.published() > size
+                {
+                    // The blob must not promise bytes that its file has no longer.
+                    let new = info.new_content(place.now, place.now)?;
+                    let always = Preconditions::default();
+                    info.committed(&*place.store.publish(at, live.scratch(), size, new, &always)?);
+                }
                 live.scratch().file().set_len(size)?;
                 // An unchanged length leaves the time alone, but a truncation is a change.
                 sparse::set_modified(live.scratch().file(), place.now)?;
@@ -407,7 +421,7 @@ impl FileState {
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes(), overlay.size());
+                let (changes, size) = (overlay.changes()?, overlay.size());
                 let done =
                     store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
                 info.committed(&done);

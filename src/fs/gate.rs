@@ -221,8 +221,9 @@ struct Refused {
 }
 
 impl Watched {
+    /// Nobody but ghosts is left; with none at all, the file is just being removed.
     fn only_ghosts(&self) -> bool {
-        self.state.open_count() > 0 && self.ghosts.len() == self.state.open_count()
+        self.ghosts.len() == self.state.open_count()
     }
 
     fn refused(&self, refusal: Refusal, access: Access, share: ShareMode) -> Refused {

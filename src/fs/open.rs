@@ -7,6 +7,7 @@ use crate::share::{Access, ShareMode};
 use crate::store::{BlobPath, NewContent};
 
 use super::attributes::{Attributes, Kind};
+use super::commit::Committing;
 use super::content::Content;
 use super::error::{FsError, Result};
 use super::file::{Intent, OpenFile, Place, Route, fresh};
@@ -96,10 +97,6 @@ impl Engine {
                 self.touch_directory(parent).await;
                 Ok((stat, opened))
             }
-            Created::Exists(stat) if request.exclusive => {
-                self.nodes.forget(stat.ino, 1);
-                Err(FsError::Exists)
-            }
             // Somebody made it between the kernel's look-up and its create.
             Created::Exists(stat) => match self.open(stat.ino, request, caller).await {
                 Ok(opened) => Ok((self.stat(stat.ino).await?, opened)),
@@ -125,6 +122,9 @@ impl Engine {
         let at = self.free_name(parent, segment)?;
         let found = self.local()?.find(&at)?;
         if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
+            if request.exclusive {
+                return Err(FsError::Exists);
+            }
             let ino = Ino::of(id);
             let stat = self.stat_found(ino, &found)?;
             if stat.attributes.kind == Kind::Directory {
@@ -137,7 +137,9 @@ impl Engine {
         let (ino, file) = self.make_file(parent, segment, &at, &attributes)?;
         // Nobody else can know the number yet, so the gate grants at once.
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
-        let route = file.route(Intent::Write, self.passthrough(), self.place(Some(&at), &attributes)?)?;
+        let (store, mtime) = (self.local()?, attributes.mtime);
+        let place = Place { store, at: Some(&at), info: None, mtime, now: mtime };
+        let route = file.route(Intent::Write, self.passthrough(), place)?;
         self.nodes.remember(ino, parent, segment);
         let stat = self.new_stat(ino, attributes);
         let handle = self.handles.insert(Handle::new(file, permit));
@@ -167,14 +169,6 @@ impl Engine {
         Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true }
     }
 
-    pub(super) fn place<'a>(
-        &'a self,
-        at: Option<&'a BlobPath>,
-        attributes: &Attributes,
-    ) -> Result<Place<'a>> {
-        Ok(Place { store: self.local()?, at, mtime: attributes.mtime, now: now() })
-    }
-
     /// Runs `action` with what a change of content may need, while the file's name stays where it is.
     pub(super) async fn with_place<T>(
         &self,
@@ -183,14 +177,15 @@ impl Engine {
     ) -> Result<T> {
         let _tree = self.guards.tree().await;
         let Some((parent, segment)) = self.nodes.place(ino) else {
-            return action(Place { store: self.local()?, at: None, mtime: now(), now: now() });
+            return action(Place { store: self.local()?, at: None, info: None, mtime: now(), now: now() });
         };
         let _name = self.guards.name(parent, &segment).await;
         let at = self.at(self.nodes.child_name(parent, &segment)?);
         let found = self.local()?.find(&at)?;
         let blob = found.blob.ok_or(FsError::NotFound)?;
-        let attributes = Attributes::of_blob(&blob, self.config.owner);
-        action(self.place(Some(&at), &attributes)?)
+        let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
+        let info = Committing { engine: self, ino, blob };
+        action(Place { store: self.local()?, at: Some(&at), info: Some(&info), mtime, now: now() })
     }
 
     async fn route(&self, file: &Arc<OpenFile>, request: OpenRequest) -> Result<Route> {

@@ -42,6 +42,8 @@ impl Engine {
         self.not_pending(from_dir, from).await?;
         self.may_create(to_dir, to).await?;
         if (from_dir, from) == (to_dir, to) {
+            let _tree = self.guards.tree().await;
+            self.find_child(from_dir, from)?;
             return match rule {
                 RenameRule::NoReplace => Err(FsError::Exists),
                 RenameRule::Replace | RenameRule::Exchange => Ok(()),

@@ -56,7 +56,8 @@ pub struct Mounted {
 fn options(config: &MountConfig) -> Config {
     let mut options = vec![
         MountOption::FSName(config.source.clone()),
-        MountOption::Subtype("leasefs".into()),
+        // Not `Subtype`: without fusermount3 the crate drops that one, and the type would be plain `fuse`.
+        MountOption::CUSTOM("subtype=leasefs".into()),
         MountOption::DefaultPermissions,
         if config.read_only { MountOption::RO } else { MountOption::RW },
     ];

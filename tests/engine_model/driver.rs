@@ -107,7 +107,11 @@ impl World {
     async fn directory(&self, path: &str) -> Result<Ino, FsError> {
         let mut at = ROOT;
         for name in path.split('/').filter(|name| !name.is_empty()) {
-            let stat = self.engine().lookup(at, &segment(name)).await?;
+            let stat = match self.engine().lookup(at, &segment(name)).await {
+                // A pending file is no directory, whatever else it is.
+                Err(FsError::DeletePending) => return Err(FsError::NotFound),
+                found => found?,
+            };
             if stat.attributes.kind != Kind::Directory {
                 return Err(FsError::NotFound);
             }
@@ -419,7 +423,8 @@ impl World {
         }
         self.opens.clear();
         self.engine = None;
-        self.store = None;
+        // Explicitly, because a background thread may hold the store for a moment longer.
+        self.store.take().unwrap().close().expect("store closes");
         self.start().await;
         self.model.crash();
         if !orderly {
@@ -509,7 +514,7 @@ impl World {
         }
     }
 
-    async fn compare_entry(&self, parent: Ino, name: &str, path: &str, entry: &Entry, thoroughly: bool) {
+    async fn compare_entry(&mut self, parent: Ino, name: &str, path: &str, entry: &Entry, thoroughly: bool) {
         let stat = self.engine().lookup(parent, &segment(name)).await;
         let stat = stat.unwrap_or_else(|error| panic!("{}: {path}: {error}", self.last));
         match entry {
@@ -522,6 +527,8 @@ impl World {
                 assert_eq!(stat.size, expected.len() as u64, "{}: size of {path}", self.last);
                 if thoroughly {
                     assert!(self.content(path).await == *expected, "{}: content of {path}", self.last);
+                    // Its close committed what others had written.
+                    self.model.commit(*file);
                 }
             }
         }

@@ -143,11 +143,11 @@ impl Model {
 
     pub fn rename(&mut self, from: &str, to: &str, replace: bool) -> Result<(), Refused> {
         let source = self.entries.get(from).cloned().ok_or(Refused::NotFound)?;
-        if self.pending(from) || self.pending(to) {
-            return Err(Refused::Busy);
-        }
         if !self.is_directory(parent(to)) {
             return Err(Refused::NotFound);
+        }
+        if self.pending(from) || self.pending(to) {
+            return Err(Refused::Busy);
         }
         if from == to {
             return if replace { Ok(()) } else { Err(Refused::Exists) };

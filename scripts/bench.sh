@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Speed of leasefs beside ext4, the floor of the platform, and rclone. Usage: scripts/bench.sh [mount|scale|quick|all]
+#   mount   every workload on every system (about 8 minutes), saved to docs/benchmarks/DATE-mount.md
+#   scale   cost per file at a million files, resident memory (about 8 minutes), saved to docs/benchmarks/DATE-scale.md
+#   quick   the workloads of mount, small and once; printed only
+#   all     mount and scale
+# BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again.
+set -euo pipefail
+
+HERE=$(dirname "${BASH_SOURCE[0]}")
+source "$HERE/lib.sh"
+source "$HERE/bench/systems.sh"
+source "$HERE/bench/rows.sh"
+source "$HERE/bench/scale.sh"
+
+what=${1:-mount}
+case $what in
+    mount | scale | quick | all) ;;
+    *) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+esac
+need fusermount3:fuse3 fio:fio git:git taskset:util-linux
+build_release fuse_floor bench_meta
+DRIVER=$TARGET/release/examples/bench_meta
+
+# run_row ROUNDS ROW [pinned]: every system in turn, several times, so that a busy moment does not hit one system only.
+run_row() {
+    local rounds=$1 row=$2 pin=${3:-} round system
+    say "row: $row"
+    for round in $(seq "$rounds"); do
+        for system in ext4 floor leasefs daemon rclone; do
+            [[ " ${SYSTEMS[*]} " == *" $system "* ]] || continue
+            # Its slow rows take longer than everything else together, and it is far from any other value.
+            [[ $system != rclone || $round == 1 ]] || continue
+            [[ -z $pin ]] || pin "$system"
+            "row_$row" "$system" || say "$row: $system failed"
+            [[ -z $pin ]] || unpin "$system"
+        done
+    done
+}
+
+bench_mount() {
+    local rounds=$1 system
+    start_bench
+    RESULTS=$BASE/results.tsv
+    for system in ext4 floor rclone leasefs daemon; do start_system "$system"; done
+    level_read_ahead || true
+    make_inputs
+    run_row "$rounds" data
+    run_row "$rounds" meta pinned
+    run_row "$rounds" untar pinned
+    run_row "$rounds" git pinned
+    run_row 1 patch
+    run_row 1 rename pinned
+    run_row 1 find pinned
+    "$HERE/bench/table.py" "$RESULTS" >"$BASE/table.md"
+}
+
+# publish FILE: prints the table of this run and keeps it.
+publish() {
+    mkdir -p "$ROOT/docs/benchmarks"
+    cp "$BASE/table.md" "$ROOT/docs/benchmarks/$(date +%F)-$1.md"
+    cat "$BASE/table.md"
+    say "saved to docs/benchmarks/$(date +%F)-$1.md, $SECONDS s"
+}
+
+if [[ $what == quick ]]; then
+    DATA_MIB=64 BIG_MIB=1024 FILES=1000 FIND_FILES=5000 SECONDS_RANDOM=1
+    bench_mount 1
+    cat "$BASE/table.md"
+fi
+if [[ $what == mount || $what == all ]]; then
+    bench_mount 3
+    publish mount
+    stop_bench
+fi
+if [[ $what == scale || $what == all ]]; then
+    bench_scale
+    publish scale
+fi

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Everything that proves leasefs: installs what is missing, then checks sources, runs the tests and the mounted suites.
+# Usage: scripts/test.sh [--quick] [NAME...]
+#   no NAME   everything; --quick leaves out the long suites
+#   NAME      only these: format lint docs unit licences, or a suite of scripts/suites (runs on both data paths)
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+CHECKS=(format lint docs unit licences)
+SUITES=(shell trees git cbuild editor sqlite pjdfstest fsx)
+LONG=(editor sqlite fsx)
+
+quick=
+names=()
+for argument in "$@"; do
+    case $argument in
+        --quick) quick=1 ;;
+        -*) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+        *)
+            [[ " ${CHECKS[*]} ${SUITES[*]} " == *" $argument "* ]] \
+                || fail "there is no $argument; choose from: ${CHECKS[*]} ${SUITES[*]}"
+            names+=("$argument")
+            ;;
+    esac
+done
+if [[ ${#names[@]} == 0 ]]; then
+    names=("${CHECKS[@]}" "${SUITES[@]}")
+    if [[ -n $quick ]]; then
+        for long in "${LONG[@]}"; do names=("${names[@]/#$long/}"); done
+    fi
+fi
+wanted() { [[ " ${names[*]} " == *" $1 "* ]]; }
+
+passed=0
+failed=()
+logs=$(mktemp -d)
+mounts=()
+cleanup() {
+    cd /
+    for dir in "${mounts[@]}"; do release_mount "$dir"; done
+    rm -rf -- "$logs"
+}
+trap cleanup EXIT
+
+# step TITLE COMMAND...: runs it, says how long it took, shows what it printed only when it failed.
+step() {
+    local title=$1 start=$SECONDS log=$logs/step
+    shift
+    printf '%-34s ' "$title"
+    if (set -euo pipefail; "$@") </dev/null >"$log" 2>&1; then
+        passed=$((passed + 1))
+        printf 'ok      %4d s  %s\n' $((SECONDS - start)) "$(tail -n 1 "$log" | cut -c 1-90)"
+    else
+        failed+=("$title")
+        printf 'FAILED  %4d s\n' $((SECONDS - start))
+        tail -n 80 "$log" | sed 's/^/    /'
+    fi
+}
+
+# mounted TITLE SUITES OPTIONS...: mounts a fresh store, runs the suites in it, unmounts, checks the store.
+mounted() {
+    local title=$1 suites=$2 suite base
+    shift 2
+    base=$(mktemp -d)
+    mounts+=("$base/mount")
+    mkdir "$base/mount"
+    # Tests act as other users, who must get through to the mount.
+    chmod 755 "$base"
+    step "mount ($title)" timeout 60 "$LEASEFS" mount --data "$base/data" "$@" "$base/mount"
+    if is_mounted "$base/mount"; then
+        for suite in $suites; do
+            step "$suite ($title)" timeout 600 scripts/suites/"$suite".sh "$base/mount"
+        done
+        step "unmount ($title)" timeout 60 "$LEASEFS" umount "$base/mount"
+        step "check of the store ($title)" timeout 120 "$LEASEFS" check --data "$base/data"
+    fi
+    release_mount "$base/mount"
+    is_mounted "$base/mount" || rm -rf -- "$base"
+}
+
+for check in "${CHECKS[@]}"; do
+    wanted "$check" || continue
+    case $check in
+        format) step format cargo fmt --check ;;
+        lint) step lint cargo clippy --quiet --locked --all-targets -- -D warnings ;;
+        docs) step docs env RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --no-deps ;;
+        unit) step unit cargo test --quiet --locked --no-fail-fast ;;
+        licences) step licences scripts/check-licences.sh ;;
+    esac
+done
+
+plain=
+for suite in "${SUITES[@]}"; do
+    if wanted "$suite" && [[ $suite != pjdfstest ]]; then plain+=" $suite"; fi
+done
+if [[ -n $plain ]] || wanted pjdfstest; then
+    need fusermount3:fuse3 setfattr:attr rsync:rsync make:make gcc:gcc git:git
+    [[ -e /dev/fuse ]] || fail "/dev/fuse is missing: mounted suites cannot run here"
+    step "build (release)" build_release
+    LEASEFS=$TARGET/release/leasefs
+    [[ -x $LEASEFS ]] || fail "no leasefs to mount with"
+    if wanted fsx; then step "tool fsx" cargo_tool fsx "$FSX_VERSION"; fi
+    if wanted pjdfstest; then step "tool pjdfstest" cargo_tool pjdfstest "$PJDFSTEST_VERSION"; fi
+fi
+if [[ -n $plain ]]; then
+    mounted passthrough "$plain"
+    mounted daemon "$plain" --no-passthrough
+fi
+if wanted pjdfstest; then
+    if [[ $(id -u) == 0 ]]; then
+        mounted "posix, passthrough" pjdfstest --allow-other --delete posix
+        mounted "posix, daemon" pjdfstest --allow-other --delete posix --no-passthrough
+    else
+        failed+=("pjdfstest: needs root")
+    fi
+fi
+
+printf '\n%d passed, %d failed, %d s\n' "$passed" "${#failed[@]}" "$SECONDS"
+for title in "${failed[@]}"; do printf '  failed: %s\n' "$title"; done
+[[ ${#failed[@]} == 0 ]]

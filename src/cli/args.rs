@@ -1,0 +1,231 @@
+//! What the command line may say, and the help a person reads. Only shapes: `config` judges what they mean.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use super::settings::{self, DeleteChoice, LogLevel};
+use crate::store::ContainerName;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasefs mount ~/share                       mount the embedded store, return when it works
+  leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
+  leasefs umount ~/share                      commit what is pending, then unmount
+  leasefs check                               look for damage in the embedded store
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+const MOUNT_NOTES: &str = "\
+Options for -o (separated by commas), and for a --config file (one per line,
+`name` or `name = value`; `#` starts a comment):
+  data=DIR  share=NAME  delete=smb|posix  ro  rw  allow_other  no_passthrough
+  threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
+  suid nosuid sync async dirsync
+Arguments win over -o, -o wins over the environment, and that over the file.
+Words that fstab holds for other tools (defaults, noauto, nofail, _netdev,
+user, x-...) are accepted.
+
+Lines for /etc/fstab, after
+`ln -s \"$(command -v leasefs)\" /usr/sbin/mount.leasefs`:
+  embedded    /mnt/docs   leasefs  share=docs,allow_other,nofail  0 0
+  /srv/blobs  /mnt/blobs  leasefs  ro,noatime                     0 0
+
+In the background leasefs logs to $XDG_STATE_HOME/leasefs/MOUNTPOINT.log (or
+~/.local/state/leasefs/...), where MOUNTPOINT is the path with `-` for `/`.";
+
+/// `leasefs …`
+#[derive(Debug, Parser)]
+#[command(
+    name = "leasefs",
+    version,
+    about = "Mount a share with every file stored as a blob, and SMB-style locking enforced on it",
+    after_help = EXAMPLES,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    max_term_width = 120
+)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Mount the embedded store at a directory
+    Mount(Box<MountArgs>),
+    /// Commit what is pending, then unmount; also clears a dead mount
+    Umount(UmountArgs),
+    /// Check the embedded store for damage
+    Check(CheckArgs),
+}
+
+/// `leasefs mount …`
+#[derive(Debug, Args)]
+#[command(after_help = MOUNT_NOTES, arg_required_else_help = true, allow_missing_positional = true)]
+pub(super) struct MountArgs {
+    /// `embedded` (the store in the --data directory), or the path of a data directory [default: embedded]
+    pub(super) source: Option<PathBuf>,
+
+    /// Where to mount
+    #[arg(required = true)]
+    pub(super) dir: Option<PathBuf>,
+
+    /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+
+    /// The container to mount; created if it is not there [default: share]
+    #[arg(long, value_name = "NAME", value_parser = settings::parse_share)]
+    pub(super) share: Option<ContainerName>,
+
+    /// When a file is removed while open: `smb` keeps its name taken until the last close, `posix` frees it at once
+    /// [default: smb]
+    #[arg(long, value_name = "RULE")]
+    pub(super) delete: Option<DeleteChoice>,
+
+    /// Allow no changes
+    #[arg(long)]
+    pub(super) read_only: bool,
+
+    /// Let other users in, as far as file permissions go
+    #[arg(long)]
+    pub(super) allow_other: bool,
+
+    /// Send all data through the daemon instead of straight to the local file
+    #[arg(long)]
+    pub(super) no_passthrough: bool,
+
+    /// Threads that serve the kernel [default: one per core, at least 2]
+    #[arg(long, value_name = "N", value_parser = settings::parse_threads)]
+    pub(super) threads: Option<usize>,
+
+    /// Stay in the foreground and log to the terminal
+    #[arg(long)]
+    pub(super) foreground: bool,
+
+    /// How much to log [env: LEASEFS_LOG] [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) log: Option<LogLevel>,
+
+    /// Where to log
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+
+    /// Options as in fstab, separated by commas
+    #[arg(short, value_name = "OPTIONS")]
+    pub(super) options: Vec<String>,
+
+    /// File with options, one per line
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+}
+
+/// `leasefs umount …`
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub(super) struct UmountArgs {
+    /// The mountpoint
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+
+    /// Give up after so many seconds [default: wait as long as it takes]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(super) timeout: Option<u64>,
+
+    /// Detach at once even if files are in use; the mount ends when the last one is closed
+    #[arg(long)]
+    pub(super) lazy: bool,
+}
+
+/// `leasefs check …`
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+}
+
+/// `mount.leasefs …`, the way mount(8) calls a helper.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mount.leasefs",
+    version,
+    about = "Called by mount(8) for file systems of type leasefs; people use `leasefs mount`"
+)]
+pub(super) struct HelperArgs {
+    /// `embedded`, or the path of a data directory
+    pub(super) source: PathBuf,
+    /// Where to mount
+    pub(super) dir: PathBuf,
+    /// Options as in fstab
+    #[arg(short)]
+    pub(super) options: Vec<String>,
+    /// Check everything, mount nothing
+    #[arg(short)]
+    pub(super) fake: bool,
+    /// Skip options that are not known
+    #[arg(short)]
+    pub(super) sloppy: bool,
+    /// Mount read-only
+    #[arg(short)]
+    pub(super) read_only: bool,
+    /// Mount read-write (the default)
+    #[arg(short = 'w', hide = true)]
+    pub(super) writable: bool,
+    /// No effect
+    #[arg(short, hide = true)]
+    pub(super) no_mtab: bool,
+    /// No effect
+    #[arg(short, hide = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+    /// No effect: the type is leasefs
+    #[arg(short = 't', hide = true)]
+    pub(super) kind: Option<String>,
+}
+
+/// True if the program was started under a name that mount(8) uses for helpers.
+pub(super) fn called_as_helper(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().and_then(OsStr::to_str);
+    matches!(name, Some("mount.leasefs" | "mount.fuse.leasefs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+        HelperArgs::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_of_o_is_in_the_help() {
+        for word in settings::ALLOWED.split(';').next().unwrap().split(',') {
+            assert!(MOUNT_NOTES.contains(word.trim()), "{word}");
+        }
+    }
+
+    #[test]
+    fn helper_names() {
+        for yes in ["mount.leasefs", "/sbin/mount.leasefs", "/usr/sbin/mount.fuse.leasefs"] {
+            assert!(called_as_helper(OsStr::new(yes)), "{yes}");
+        }
+        for no in ["leasefs", "/mount.leasefs/leasefs", ""] {
+            assert!(!called_as_helper(OsStr::new(no)), "{no}");
+        }
+    }
+
+    #[test]
+    fn mount_calls_its_helper_with_clustered_flags() {
+        let args =
+            HelperArgs::try_parse_from(["mount.leasefs", "embedded", "/mnt", "-sfnv", "-o", "rw,noatime"])
+                .unwrap();
+        assert!(args.sloppy && args.fake && args.no_mtab && !args.read_only);
+        assert_eq!((args.verbose, args.options), (1, vec!["rw,noatime".to_owned()]));
+    }
+}

@@ -1,0 +1,123 @@
+//! The one place where the command line meets the store, the engine and the kernel's front end.
+//!
+//! Opens them in order, closes them in the reverse one, and turns their errors into sentences.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use nix::unistd::{getgid, getuid};
+
+use super::config::MountPlan;
+use super::control::Drainer;
+use super::detach;
+use super::error::CliError;
+use super::settings::DeleteChoice;
+use crate::fs::attributes::DefaultOwner;
+use crate::fs::{DeleteRule, Engine, EngineConfig};
+use crate::fuse::{self, MountConfig, Mounted};
+use crate::store::embedded::{CheckReport, EmbeddedOptions, EmbeddedStore, OpenError};
+use crate::store::{BlobStore, Progress};
+
+/// A daemon that is just ending keeps the data directory for a moment longer than its mount.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// A share that is open and can be mounted.
+pub(super) struct Backend {
+    store: Arc<EmbeddedStore>,
+    engine: Arc<Engine>,
+}
+
+impl Backend {
+    /// Opens the store and starts the engine on it.
+    pub(super) async fn open(plan: &MountPlan) -> Result<Self, CliError> {
+        let store = open_store(&plan.data).await?;
+        let config = EngineConfig {
+            delete: match plan.delete {
+                DeleteChoice::Smb => DeleteRule::Smb,
+                DeleteChoice::Posix => DeleteRule::Posix,
+            },
+            passthrough: plan.passthrough && detach::may_mount(),
+            owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
+        };
+        if plan.passthrough && !config.passthrough {
+            tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");
+        }
+        let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
+        let engine = Engine::start(blobs, plan.share.clone(), config).await.map_err(|e| {
+            CliError::Failed(format!(
+                "the share {} in {} cannot be opened: {e}",
+                plan.share,
+                plan.data.display()
+            ))
+        })?;
+        Ok(Self { store, engine })
+    }
+
+    /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
+    pub(super) fn mount(&self, plan: &MountPlan, mountpoint: &Path) -> Result<Mounted, CliError> {
+        let config = MountConfig {
+            mountpoint: mountpoint.to_owned(),
+            source: plan.data.display().to_string(),
+            allow_other: plan.allow_other,
+            read_only: plan.read_only,
+            passthrough: plan.passthrough && detach::may_mount(),
+            threads: plan.threads,
+            extra: plan.kernel_flags.clone(),
+        };
+        fuse::mount(&self.engine, &tokio::runtime::Handle::current(), &config).map_err(|e| {
+            CliError::Failed(format!("{} cannot be mounted: {}", mountpoint.display(), e.to_string().trim()))
+        })
+    }
+
+    /// Writes the store's last words and frees the data directory. Nothing can be changed afterwards, even if requests
+    /// still come in from somewhere.
+    pub(super) async fn close(&self) -> Result<(), String> {
+        let store = Arc::clone(&self.store);
+        match tokio::task::spawn_blocking(move || store.close()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(e)) => Err(format!("the store did not end cleanly: {e}")),
+            Err(_) => Err("the store did not end cleanly".to_owned()),
+        }
+    }
+}
+
+#[async_trait]
+impl Drainer for Backend {
+    async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+        self.engine.drain(progress).await.map_err(|e| format!("what is pending cannot be committed: {e}"))
+    }
+}
+
+async fn open_store(data: &Path) -> Result<Arc<EmbeddedStore>, CliError> {
+    let started = Instant::now();
+    loop {
+        match EmbeddedStore::open(data, EmbeddedOptions::default()) {
+            Ok(store) => return Ok(store),
+            Err(OpenError::InUse { .. }) if started.elapsed() < IN_USE_PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            // The store's own sentences name the directory and say what to do.
+            Err(error) => return Err(CliError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// Checks the store in `data`, which must exist and not be in use.
+pub(super) fn check(data: &Path) -> Result<CheckReport, CliError> {
+    let nothing = |why: &str| CliError::Failed(format!("there is no store in {}: {why}", data.display()));
+    // Opening would make a store in an empty directory.
+    match std::fs::read_dir(data).map(|mut entries| entries.next()) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Err(nothing("the directory is empty")),
+        Err(e) => return Err(nothing(&e.to_string())),
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| CliError::Failed(format!("the check cannot be started: {e}")))?;
+    let store = runtime.block_on(open_store(data))?;
+    let report = store.check();
+    let failed = |e| CliError::Failed(format!("the check of {} did not finish: {e}", data.display()));
+    store.close().map_err(failed)?;
+    report.map_err(failed)
+}

@@ -1,0 +1,258 @@
+//! From what was typed to a plan that can be carried out: every default filled in, every contradiction refused.
+//!
+//! Looks at no file except the configuration file; whether paths exist is for the commands to find out.
+
+use std::path::{Path, PathBuf};
+
+use super::args::{HelperArgs, MountArgs};
+use super::error::CliError;
+use super::paths::{self, Places};
+use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
+use crate::store::ContainerName;
+
+/// The share that is mounted when none is named.
+const DEFAULT_SHARE: &str = "share";
+
+/// Everything a mount needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MountPlan {
+    /// Absolute, as typed otherwise.
+    pub(super) mountpoint: PathBuf,
+    /// Absolute, as typed otherwise.
+    pub(super) data: PathBuf,
+    pub(super) share: ContainerName,
+    pub(super) delete: DeleteChoice,
+    pub(super) read_only: bool,
+    pub(super) allow_other: bool,
+    pub(super) passthrough: bool,
+    pub(super) threads: usize,
+    /// Further mount options, none of which contradict each other.
+    pub(super) kernel_flags: Vec<String>,
+    pub(super) foreground: bool,
+    /// Check everything, mount nothing.
+    pub(super) fake: bool,
+    pub(super) log: LogLevel,
+    /// Absent: the terminal in the foreground, the usual place in the background.
+    pub(super) log_file: Option<PathBuf>,
+}
+
+impl MountPlan {
+    /// The plan of `leasefs mount …`.
+    pub(super) fn from_args(args: MountArgs, places: &Places) -> Result<Self, CliError> {
+        let Some(dir) = args.dir else { return Err(CliError::Usage("the mountpoint is missing".into())) };
+        let typed = Settings {
+            data: args.data,
+            share: args.share,
+            delete: args.delete,
+            read_only: args.read_only.then_some(true),
+            allow_other: args.allow_other.then_some(true),
+            passthrough: args.no_passthrough.then_some(false),
+            threads: args.threads,
+            log: args.log,
+            log_file: args.log_file,
+            ..Settings::default()
+        };
+        let file = match &args.config {
+            Some(path) => Settings::from_config_file(path)?,
+            None => Settings::default(),
+        };
+        let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
+        let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
+        plan.foreground = args.foreground;
+        Ok(plan)
+    }
+
+    /// The plan of `mount.leasefs SOURCE DIR …`.
+    pub(super) fn from_helper(args: &HelperArgs, places: &Places) -> Result<Self, CliError> {
+        let mut settings = mount_options(&args.options, args.sloppy)?.or(environment()?);
+        if args.read_only {
+            settings.read_only = Some(true);
+        }
+        let mut plan = Self::new(Some(&args.source), &args.dir, settings, places)?;
+        plan.fake = args.fake;
+        Ok(plan)
+    }
+
+    fn new(source: Option<&Path>, dir: &Path, settings: Settings, places: &Places) -> Result<Self, CliError> {
+        let data = data_directory(source, settings.data, places)?;
+        let share = match settings.share {
+            Some(share) => share,
+            None => {
+                ContainerName::new(DEFAULT_SHARE).map_err(|problem| CliError::Usage(problem.to_string()))?
+            }
+        };
+        Ok(Self {
+            mountpoint: absolute(dir)?,
+            data: absolute(&data)?,
+            share,
+            delete: settings.delete.unwrap_or(DeleteChoice::Smb),
+            read_only: settings.read_only.unwrap_or(false),
+            allow_other: settings.allow_other.unwrap_or(false),
+            passthrough: settings.passthrough.unwrap_or(true),
+            threads: settings.threads.unwrap_or_else(default_threads),
+            kernel_flags: settings.flags.names(),
+            foreground: false,
+            fake: false,
+            log: settings.log.unwrap_or(LogLevel::Info),
+            log_file: settings.log_file.as_deref().map(absolute).transpose()?,
+        })
+    }
+}
+
+/// The data directory that `--data` (or its default) names, absolute.
+pub(super) fn data_or_default(data: Option<PathBuf>, places: &Places) -> Result<PathBuf, CliError> {
+    absolute(&data.unwrap_or_else(|| places.data_dir()))
+}
+
+fn data_directory(
+    source: Option<&Path>,
+    data: Option<PathBuf>,
+    places: &Places,
+) -> Result<PathBuf, CliError> {
+    let from_source = match source {
+        Some(source) => parse_source(source)?,
+        None => None,
+    };
+    match (from_source, data) {
+        (Some(source), Some(data)) if source != data => Err(CliError::Usage(format!(
+            "the source {} and the data directory {} differ; name only one of them",
+            source.display(),
+            data.display()
+        ))),
+        (Some(dir), _) | (None, Some(dir)) => Ok(dir),
+        (None, None) => Ok(places.data_dir()),
+    }
+}
+
+/// The data directory a source names, if it names one.
+fn parse_source(source: &Path) -> Result<Option<PathBuf>, CliError> {
+    let text = source.to_string_lossy();
+    if text == "embedded" {
+        return Ok(None);
+    }
+    if text.starts_with("https://") || text.starts_with("http://") {
+        return Err(CliError::Usage(format!(
+            "the source {text} is on the network, and remote stores are not in this version; \
+             use `embedded` or the path of a data directory"
+        )));
+    }
+    // A bare word is more likely a mistake, such as two mountpoints, than a directory.
+    if !text.contains('/') {
+        return Err(CliError::Usage(format!(
+            "the source {text:?} is not known; use `embedded` or the path of a data directory (./{text} if it is one)"
+        )));
+    }
+    Ok(Some(source.to_owned()))
+}
+
+fn mount_options(lists: &[String], sloppy: bool) -> Result<Settings, CliError> {
+    Settings::from_mount_options(&lists.join(","), sloppy)
+        .map_err(|problem| CliError::Usage(problem.to_string()))
+}
+
+/// What the environment asks for.
+fn environment() -> Result<Settings, CliError> {
+    let log = match std::env::var("LEASEFS_LOG") {
+        Ok(level) if !level.is_empty() => Settings::from_mount_options(&format!("log={level}"), false),
+        _ => Ok(Settings::default()),
+    };
+    log.map_err(|problem| CliError::Usage(format!("in the environment variable LEASEFS_LOG: {problem}")))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    paths::absolute(path)
+        .map_err(|e| CliError::Failed(format!("the path {} cannot be made absolute: {e}", path.display())))
+}
+
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).max(2)
+}
+
+impl From<ConfigFileError> for CliError {
+    fn from(problem: ConfigFileError) -> Self {
+        match problem {
+            ConfigFileError::Unreadable { .. } => CliError::Failed(problem.to_string()),
+            ConfigFileError::Invalid { .. } => CliError::Usage(problem.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::{Arguments, Command};
+    use super::*;
+    use clap::Parser;
+
+    fn plan(words: &[&str]) -> Result<MountPlan, CliError> {
+        let words = ["leasefs", "mount"].iter().chain(words);
+        match Arguments::try_parse_from(words).unwrap().command {
+            Command::Mount(args) => MountPlan::from_args(*args, &Places::of_this_process()),
+            Command::Umount(_) | Command::Check(_) => unreachable!("the word mount was given"),
+        }
+    }
+
+    fn refused(words: &[&str]) -> String {
+        match plan(words) {
+            Err(CliError::Usage(text)) => text,
+            other => panic!("expected wrong usage, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        let plan = plan(&["/mnt"]).unwrap();
+        assert_eq!(plan.mountpoint, Path::new("/mnt"));
+        assert!(plan.data.is_absolute() && plan.data.ends_with("leasefs"));
+        assert_eq!(plan.share.as_str(), "share");
+        assert_eq!(plan.delete, DeleteChoice::Smb);
+        assert!(plan.passthrough && !plan.read_only && !plan.allow_other && !plan.foreground);
+        assert!(plan.threads >= 2);
+    }
+
+    #[test]
+    fn a_source_before_the_directory_names_the_data() {
+        assert_eq!(plan(&["/blobs", "/mnt"]).unwrap().data, Path::new("/blobs"));
+        assert_eq!(plan(&["embedded", "/mnt", "--data", "/d"]).unwrap().data, Path::new("/d"));
+        assert_eq!(plan(&["/d", "/mnt", "--data", "/d"]).unwrap().data, Path::new("/d"));
+        assert!(refused(&["/d", "/mnt", "--data", "/e"]).contains("differ"));
+        assert!(
+            refused(&["https://a.blob.core.windows.net/c", "/mnt"])
+                .contains("remote stores are not in this version")
+        );
+        assert!(refused(&["mnt", "dir"]).contains("./mnt if it is one"));
+    }
+
+    #[test]
+    fn arguments_win_over_o_and_o_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("c");
+        std::fs::write(&file, "share = from-file\nthreads = 7\ndelete = posix\nnoexec\n").unwrap();
+        let file = file.to_str().unwrap();
+        let plan = plan(&[
+            "--config",
+            file,
+            "-o",
+            "share=from-o,threads=5",
+            "--share",
+            "typed",
+            "-o",
+            "nodev",
+            "/mnt",
+        ])
+        .unwrap();
+        assert_eq!(plan.share.as_str(), "typed");
+        assert_eq!(plan.threads, 5);
+        assert_eq!(plan.delete, DeleteChoice::Posix);
+        assert_eq!(plan.kernel_flags, ["nodev", "noexec"]);
+    }
+
+    #[test]
+    fn the_helper_reads_fstab() {
+        let words = ["mount.leasefs", "/srv/b", "/mnt", "-r", "-f", "-o", "noauto,share=docs,nosuid"];
+        let args = HelperArgs::try_parse_from(words).unwrap();
+        let plan = MountPlan::from_helper(&args, &Places::of_this_process()).unwrap();
+        assert_eq!((plan.data.as_path(), plan.share.as_str()), (Path::new("/srv/b"), "docs"));
+        assert!(plan.read_only && plan.fake && !plan.foreground);
+        assert_eq!(plan.kernel_flags, ["nosuid"]);
+    }
+}

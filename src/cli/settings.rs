@@ -1,0 +1,404 @@
+//! Mount options by name: `-o a,b=c` as in fstab, and the lines of a configuration file.
+//!
+//! Both spell the same options and end in one value, [`Settings`], where everything is optional and already checked.
+//! Never guesses: a name that is not known is refused with the list of those that are.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+
+use crate::store::ContainerName;
+
+/// A configuration file larger than this is not one.
+const CONFIG_FILE_MAX: u64 = 64 * 1024;
+
+/// More event threads than this only cost memory.
+pub(super) const THREADS_MAX: usize = 256;
+
+/// The names a person may use, for messages and help.
+pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, ro, rw, allow_other, no_passthrough, \
+     threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
+     accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
+     nodiratime, x-*, comment=*";
+
+/// What happens to a name whose file is removed while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DeleteChoice {
+    Smb,
+    Posix,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum LogLevel {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Flags that go to the kernel with the mount; `None` leaves the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct KernelFlags {
+    dev: Option<bool>,
+    suid: Option<bool>,
+    exec: Option<bool>,
+    atime: Option<bool>,
+    sync: Option<bool>,
+    dirsync: Option<bool>,
+}
+
+/// Options from one place, each given or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) data: Option<PathBuf>,
+    pub(super) share: Option<ContainerName>,
+    pub(super) delete: Option<DeleteChoice>,
+    pub(super) read_only: Option<bool>,
+    pub(super) allow_other: Option<bool>,
+    pub(super) passthrough: Option<bool>,
+    pub(super) threads: Option<usize>,
+    pub(super) log: Option<LogLevel>,
+    pub(super) log_file: Option<PathBuf>,
+    pub(super) flags: KernelFlags,
+}
+
+/// Why one option was refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum OptionError {
+    #[error("the option {0:?} is not known; allowed are: {ALLOWED}")]
+    Unknown(String),
+    #[error("the option {0} needs a value: {0}=…")]
+    NeedsValue(String),
+    #[error("the option {0} takes no value")]
+    TakesNoValue(String),
+    #[error("the option {name}={value} is not valid: {why}")]
+    BadValue { name: String, value: String, why: String },
+}
+
+impl Settings {
+    /// Reads a comma list as mount(8) passes it on. `sloppy` skips names that are not known.
+    pub(super) fn from_mount_options(list: &str, sloppy: bool) -> Result<Self, OptionError> {
+        let mut settings = Self::default();
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word, None),
+            };
+            match settings.set(name, value) {
+                Err(OptionError::Unknown(_)) if sloppy => {}
+                other => other?,
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Reads a configuration file. Relative paths in it are relative to its own directory.
+    pub(super) fn from_config_file(path: &Path) -> Result<Self, ConfigFileError> {
+        let unreadable = |why: String| ConfigFileError::Unreadable { path: path.to_owned(), why };
+        let size = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?.len();
+        if size > CONFIG_FILE_MAX {
+            return Err(unreadable(format!("it is larger than {CONFIG_FILE_MAX} bytes")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
+        let mut settings = Self::from_config_text(&text)
+            .map_err(|(line, problem)| ConfigFileError::Invalid { path: path.to_owned(), line, problem })?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        for file in [&mut settings.data, &mut settings.log_file].into_iter().flatten() {
+            *file = base.join(&*file);
+        }
+        Ok(settings)
+    }
+
+    /// One option per line: `name`, or `name = value`; `#` starts a comment. The error carries the line number.
+    fn from_config_text(text: &str) -> Result<Self, (usize, OptionError)> {
+        let mut settings = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = without_comment(line).trim();
+            if line.is_empty() {
+                continue;
+            }
+            let (name, value) = match line.split_once('=') {
+                Some((name, value)) => (name.trim(), Some(unquoted(value.trim()))),
+                None => (line, None),
+            };
+            // `ro = true` is how flags are spelled in such files elsewhere.
+            let done = match (value, is_flag(name)) {
+                (Some("true"), true) => settings.set(name, None),
+                (Some("false"), true) => Ok(()),
+                (value, _) => settings.set(name, value),
+            };
+            done.map_err(|problem| (index + 1, problem))?;
+        }
+        Ok(settings)
+    }
+
+    /// These settings, with what they leave open filled from `weaker`.
+    pub(super) fn or(self, weaker: Self) -> Self {
+        Self {
+            data: self.data.or(weaker.data),
+            share: self.share.or(weaker.share),
+            delete: self.delete.or(weaker.delete),
+            read_only: self.read_only.or(weaker.read_only),
+            allow_other: self.allow_other.or(weaker.allow_other),
+            passthrough: self.passthrough.or(weaker.passthrough),
+            threads: self.threads.or(weaker.threads),
+            log: self.log.or(weaker.log),
+            log_file: self.log_file.or(weaker.log_file),
+            flags: self.flags.or(weaker.flags),
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+        if ignored(name) {
+            return Ok(());
+        }
+        match (name, value) {
+            ("data", Some(dir)) => self.data = Some(non_empty(name, dir)?.into()),
+            ("share", Some(share)) => {
+                self.share = Some(parse_share(share).map_err(|why| bad(name, share, why))?);
+            }
+            ("delete", Some(rule)) => self.delete = Some(choice(name, rule)?),
+            ("threads", Some(count)) => {
+                self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
+            }
+            ("log", Some(level)) => self.log = Some(choice(name, level)?),
+            ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
+            ("data" | "share" | "delete" | "threads" | "log" | "log_file", None) => {
+                return Err(OptionError::NeedsValue(name.to_owned()));
+            }
+            ("ro", None) => self.read_only = Some(true),
+            ("rw", None) => self.read_only = Some(false),
+            ("allow_other", None) => self.allow_other = Some(true),
+            ("no_passthrough", None) => self.passthrough = Some(false),
+            (flag, None) if self.flags.set(flag) => {}
+            (flag, Some(_)) if is_flag(flag) => return Err(OptionError::TakesNoValue(flag.to_owned())),
+            (unknown, _) => return Err(OptionError::Unknown(unknown.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+impl KernelFlags {
+    /// Sets the flag of that name; false if there is none.
+    fn set(&mut self, name: &str) -> bool {
+        match name {
+            "dev" => self.dev = Some(true),
+            "nodev" => self.dev = Some(false),
+            "suid" => self.suid = Some(true),
+            "nosuid" => self.suid = Some(false),
+            "exec" => self.exec = Some(true),
+            "noexec" => self.exec = Some(false),
+            "atime" => self.atime = Some(true),
+            "noatime" => self.atime = Some(false),
+            "sync" => self.sync = Some(true),
+            "async" => self.sync = Some(false),
+            "dirsync" => self.dirsync = Some(true),
+            _ => return false,
+        }
+        true
+    }
+
+    fn or(self, weaker: Self) -> Self {
+        Self {
+            dev: self.dev.or(weaker.dev),
+            suid: self.suid.or(weaker.suid),
+            exec: self.exec.or(weaker.exec),
+            atime: self.atime.or(weaker.atime),
+            sync: self.sync.or(weaker.sync),
+            dirsync: self.dirsync.or(weaker.dirsync),
+        }
+    }
+
+    /// The flags as mount options; two that contradict each other never both.
+    pub(super) fn names(self) -> Vec<String> {
+        let pick = |value: Option<bool>, yes, no| value.map(|on| if on { yes } else { no });
+        let names = [
+            pick(self.dev, "dev", "nodev"),
+            pick(self.suid, "suid", "nosuid"),
+            pick(self.exec, "exec", "noexec"),
+            pick(self.atime, "atime", "noatime"),
+            pick(self.sync, "sync", "async"),
+            self.dirsync.and_then(|on| on.then_some("dirsync")),
+        ];
+        names.into_iter().flatten().map(str::to_owned).collect()
+    }
+}
+
+/// Why a configuration file could not be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConfigFileError {
+    #[error("the configuration file {} cannot be read: {why}", .path.display())]
+    Unreadable { path: PathBuf, why: String },
+    #[error("{}:{line}: {problem}", .path.display())]
+    Invalid { path: PathBuf, line: usize, problem: OptionError },
+}
+
+/// Checks a share's name; the error says what a valid one is.
+pub(super) fn parse_share(name: &str) -> Result<ContainerName, String> {
+    ContainerName::new(name).map_err(|problem| problem.to_string())
+}
+
+/// Checks a number of threads.
+pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("a number from 1 to {THREADS_MAX} is expected")),
+    }
+}
+
+/// Names that belong to mount(8), systemd or other tools.
+fn ignored(name: &str) -> bool {
+    let words = [
+        "defaults",
+        "auto",
+        "noauto",
+        "user",
+        "users",
+        "nouser",
+        "owner",
+        "group",
+        "nofail",
+        "_netdev",
+        "relatime",
+        "nodiratime",
+        "comment",
+    ];
+    words.contains(&name) || name.starts_with("x-") || name.starts_with("X-")
+}
+
+fn is_flag(name: &str) -> bool {
+    matches!(name, "ro" | "rw" | "allow_other" | "no_passthrough") || KernelFlags::default().set(name)
+}
+
+fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, OptionError> {
+    T::from_str(value, false).map_err(|_| {
+        let words: Vec<_> = T::value_variants().iter().filter_map(ValueEnum::to_possible_value).collect();
+        let words: Vec<_> = words.iter().map(PossibleValue::get_name).collect();
+        bad(name, value, format!("one of {} is expected", words.join(", ")))
+    })
+}
+
+fn non_empty<'a>(name: &str, value: &'a str) -> Result<&'a str, OptionError> {
+    if value.is_empty() { Err(OptionError::NeedsValue(name.to_owned())) } else { Ok(value) }
+}
+
+fn bad(name: &str, value: &str, why: String) -> OptionError {
+    OptionError::BadValue { name: name.to_owned(), value: value.to_owned(), why }
+}
+
+/// The line up to a `#` that starts a word, so that paths may contain one.
+fn without_comment(line: &str) -> &str {
+    let starts_comment = |at: &usize| *at == 0 || line[..*at].ends_with(char::is_whitespace);
+    match line.match_indices('#').map(|(at, _)| at).find(starts_comment) {
+        Some(at) => &line[..at],
+        None => line,
+    }
+}
+
+fn unquoted(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(list: &str) -> Result<Settings, OptionError> {
+        Settings::from_mount_options(list, false)
+    }
+
+    #[test]
+    fn every_option_lands_where_it_belongs() {
+        let all = options(
+            "data=/d,share=abc,delete=posix,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
+        )
+        .unwrap();
+        let expected = Settings {
+            data: Some("/d".into()),
+            share: Some(ContainerName::new("abc").unwrap()),
+            delete: Some(DeleteChoice::Posix),
+            read_only: Some(true),
+            allow_other: Some(true),
+            passthrough: Some(false),
+            threads: Some(3),
+            log: Some(LogLevel::Debug),
+            log_file: Some("/l".into()),
+            flags: KernelFlags::default(),
+        };
+        assert_eq!(all, expected);
+        assert_eq!(options("rw").unwrap().read_only, Some(false));
+    }
+
+    #[test]
+    fn words_of_other_tools_change_nothing() {
+        let list = "defaults,auto,noauto,user,users,nofail,_netdev,x-systemd.automount,x-foo=bar,relatime,,comment=x";
+        assert_eq!(options(list).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn of_two_flags_that_contradict_the_later_wins() {
+        assert_eq!(
+            options("nodev,dev,suid,nosuid,noexec").unwrap().flags.names(),
+            ["dev", "nosuid", "noexec"]
+        );
+        assert_eq!(options("noatime,async,dirsync").unwrap().flags.names(), ["noatime", "async", "dirsync"]);
+        assert_eq!(options("ro,rw").unwrap().read_only, Some(false));
+    }
+
+    #[test]
+    fn wrong_options_say_what_is_right() {
+        let message = |list| options(list).unwrap_err().to_string();
+        assert!(message("cache_size=3").contains("\"cache_size\" is not known; allowed are: data=DIR"));
+        assert!(message("data").contains("data=…"));
+        assert!(message("data=").contains("data=…"));
+        assert!(message("ro=1").contains("ro takes no value"));
+        assert!(message("delete=windows").contains("one of smb, posix"));
+        assert!(message("threads=0").contains("1 to 256"));
+        assert!(message("log=loud").contains("off, error, warn, info, debug, trace"));
+        assert!(message("share=Not_Valid").contains("share=Not_Valid"));
+        assert!(message("nodev=x").contains("nodev takes no value"));
+    }
+
+    #[test]
+    fn sloppy_skips_only_what_is_unknown() {
+        assert_eq!(Settings::from_mount_options("what,ro", true).unwrap().read_only, Some(true));
+        assert!(Settings::from_mount_options("threads=x", true).is_err());
+    }
+
+    #[test]
+    fn a_config_file_spells_the_same_options() {
+        let text = "# a mount\n\nshare = docs  # which\nro\ndata = \"/with space/#1\"\nallow_other = true\nnoexec = false\n";
+        let settings = Settings::from_config_text(text).unwrap();
+        assert_eq!(settings.share.unwrap().as_str(), "docs");
+        assert_eq!(settings.data.unwrap(), Path::new("/with space/#1"));
+        assert_eq!(settings.read_only, Some(true));
+        assert_eq!(settings.allow_other, Some(true));
+        assert_eq!(settings.flags, KernelFlags::default());
+        let (line, problem) = Settings::from_config_text("ro\nnonsense = 1\n").unwrap_err();
+        assert_eq!((line, problem), (2, OptionError::Unknown("nonsense".into())));
+    }
+
+    #[test]
+    fn relative_paths_in_a_config_file_start_at_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("leasefs.conf");
+        std::fs::write(&file, "data = blobs\n").unwrap();
+        let settings = Settings::from_config_file(&file).unwrap();
+        assert_eq!(settings.data.unwrap(), dir.path().join("blobs"));
+    }
+
+    #[test]
+    fn the_stronger_settings_win() {
+        let strong = options("ro,data=/a,dev").unwrap();
+        let weak = options("rw,data=/b,threads=2,nodev,nosuid").unwrap();
+        let both = strong.or(weak);
+        assert_eq!(both.read_only, Some(true));
+        assert_eq!(both.data.unwrap(), Path::new("/a"));
+        assert_eq!(both.threads, Some(2));
+        assert_eq!(both.flags.names(), ["dev", "nosuid"]);
+    }
+}
