@@ -63,6 +63,8 @@ impl Keeper {
             shared: Arc::clone(&self.shared),
             checkpoint_every,
         };
+        let cleaning = if leftovers.is_some() { Cleaning::Running } else { Cleaning::Done };
+        *self.shared.cleaning.lock() = cleaning;
         let spawned =
             std::thread::Builder::new().name("store-keeper".into()).spawn(move || work.run(leftovers));
         match spawned {
@@ -107,8 +109,7 @@ struct Work {
 
 impl Work {
     fn run(&self, leftovers: Option<u64>) {
-        *self.shared.cleaning.lock() = match leftovers.map_or(Ok(true), |below| self.remove_leftovers(below))
-        {
+        let cleaned = match leftovers.map_or(Ok(true), |below| self.remove_leftovers(below)) {
             Ok(true) => Cleaning::Done,
             Ok(false) => Cleaning::Unfinished,
             Err(error) => {
@@ -116,6 +117,7 @@ impl Work {
                 Cleaning::Unfinished
             }
         };
+        *self.shared.cleaning.lock() = cleaned;
         self.shared.cleaned.notify_all();
         let mut checkpointed = Instant::now();
         let mut compact_after = Instant::now();

@@ -187,13 +187,20 @@ impl EmbeddedStore {
         points: Points,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        if growth == Growth::Adds {
-            self.space.check()?;
+        match growth {
+            Growth::Adds => self.space.check()?,
+            Growth::Frees => self.space.make_room(),
         }
         let mut tx = Tx::begin(self);
-        let answer = work(&mut tx)?;
-        tx.commit(points)?;
-        Ok(answer)
+        let done = work(&mut tx).and_then(|answer| tx.commit(points).map(|()| answer));
+        done.map_err(|error| match error {
+            // The database does not always say why it failed.
+            StoreError::Full | StoreError::Io { .. } if self.space.is_low() => {
+                self.space.distrust();
+                StoreError::Full
+            }
+            other => other,
+        })
     }
 }
 
