@@ -445,7 +445,7 @@ fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {
     Ok(store.reader(at)?)
 }
 
-/// A fresh file's content.
-pub fn fresh(scratch: Scratch) -> Content {
-    Content::Live(Live::new(scratch))
+/// The content of a file that was just stored, empty.
+pub fn fresh(scratch: Scratch) -> Result<Content> {
+    Ok(Content::Live(Live::fresh(scratch)?))
 }

@@ -26,6 +26,34 @@ pub struct Caller {
     pub gid: u32,
 }
 
+const SET_GROUP: u32 = 0o2000;
+
+/// A place where something new can be made.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) at: BlobPath,
+    pub(super) inherit: Inherit,
+}
+
+/// What a new entry takes from its directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inherit {
+    /// The directory's group, if it has the set-group-id bit.
+    group: Option<u32>,
+}
+
+impl Inherit {
+    pub(super) fn apply(self, mut attributes: Attributes) -> Attributes {
+        if let Some(group) = self.group {
+            attributes.gid = group;
+            if attributes.kind == Kind::Directory {
+                attributes.mode |= SET_GROUP;
+            }
+        }
+        attributes
+    }
+}
+
 /// The condition that the blob does not exist yet.
 pub(super) fn must_be_new() -> Preconditions {
     Preconditions { if_none_match: Some(EtagMatch::Any), ..Preconditions::default() }
@@ -71,18 +99,16 @@ impl Engine {
     }
 
     /// The place for a new name in `parent`, which must still exist. For holders of the guards.
-    pub(super) fn free_name(&self, parent: Ino, segment: &Segment) -> Result<BlobPath> {
+    pub(super) async fn free_name(&self, parent: Ino, segment: &Segment) -> Result<Spot> {
         if self.pending.get(parent, segment).is_some() {
             return Err(FsError::DeletePending);
         }
-        if parent != ROOT {
-            let name = self.nodes.blob_name(parent)?.ok_or(FsError::NotFound)?;
-            let found = self.local()?.find(&self.at(name))?;
-            if found.blob.is_none() && found.prefix.is_none() {
-                return Err(FsError::NotFound);
-            }
+        let above = self.stat_now(parent).await?.attributes;
+        if above.kind != Kind::Directory {
+            return Err(FsError::NotADirectory);
         }
-        Ok(self.at(self.nodes.child_name(parent, segment)?))
+        let inherit = Inherit { group: (above.mode & SET_GROUP != 0).then_some(above.gid) };
+        Ok(Spot { at: self.at(self.nodes.child_name(parent, segment)?), inherit })
     }
 
     /// Makes a directory.
@@ -136,7 +162,8 @@ impl Engine {
         let stat = {
             let _tree = self.guards.tree().await;
             let _name = self.guards.name(parent, segment).await;
-            let at = self.free_name(parent, segment)?;
+            let Spot { at, inherit } = self.free_name(parent, segment).await?;
+            let attributes = inherit.apply(attributes);
             if self.local()?.find(&at)?.prefix.is_some() {
                 return Err(FsError::Exists);
             }

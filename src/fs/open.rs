@@ -14,7 +14,7 @@ use super::file::{Intent, OpenFile, Place, Route, fresh};
 use super::gate::{Closing, OpenPermit, RemovePermit};
 use super::handles::{Handle, HandleId};
 use super::names::Segment;
-use super::namespace::Caller;
+use super::namespace::{Caller, Spot};
 use super::nodes::Ino;
 use super::stat::Stat;
 use super::{Engine, now};
@@ -120,7 +120,7 @@ impl Engine {
         self.may_create(parent, segment).await?;
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
-        let at = self.free_name(parent, segment)?;
+        let Spot { at, inherit } = self.free_name(parent, segment).await?;
         let found = self.local()?.find(&at)?;
         if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
             if request.exclusive {
@@ -134,7 +134,7 @@ impl Engine {
             self.nodes.remember(ino, parent, segment);
             return Ok(Created::Exists(stat));
         }
-        let attributes = Attributes::new(Kind::File, mode, caller.uid, caller.gid, now());
+        let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
         let (ino, file) = self.make_file(parent, segment, &at, &attributes)?;
         // Nobody else can know the number yet, so the gate grants at once.
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
@@ -160,7 +160,7 @@ impl Engine {
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let blob = local.publish(at, &scratch, 0, new, &super::namespace::must_be_new())?;
         let ino = Ino::of(blob.id);
-        let file = Arc::new(OpenFile::new(ino, fresh(scratch)));
+        let file = Arc::new(OpenFile::new(ino, fresh(scratch)?));
         self.nodes.hold(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         Ok((ino, file))
@@ -223,7 +223,7 @@ impl Engine {
         let _tree = self.guards.tree().await;
         let Some((parent, segment)) = self.nodes.place(ino) else {
             // Without a name it can only be opened again while it is open.
-            let file = self.attach_open(ino).ok_or(FsError::NotFound)?;
+            let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
             return Ok(file);
         };
