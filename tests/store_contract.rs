@@ -3,6 +3,8 @@
 //! The cases in `store_contract/` know only the trait and a clock they can move; another backend runs them by
 //! offering both in its own file beside this one.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "store_contract/blobs.rs"]
 mod blobs;
 #[path = "store_contract/blocks.rs"]

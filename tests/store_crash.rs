@@ -4,6 +4,8 @@
 //! The process that dies is this test binary itself, run again with [`CHILD`] set. Child and parent make the same
 //! steps from the same seed; the child appends one byte to a file for each finished step.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "store_crash/steps.rs"]
 mod steps;
 

@@ -2,6 +2,8 @@
 //!
 //! Needs root to mount a small file system of its own; says so and does nothing otherwise.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -56,7 +58,7 @@ fn at(index: usize) -> BlobPath {
 }
 
 fn body(index: usize) -> Vec<u8> {
-    let size = if index % 2 == 0 { 5_000 } else { 100_000 };
+    let size = if index.is_multiple_of(2) { 5_000 } else { 100_000 };
     (0..size).map(|place| (place * 7 + index) as u8).collect()
 }
 

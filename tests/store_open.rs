@@ -1,5 +1,7 @@
 //! Opening data directories: foreign, of another version, in use, torn, damaged.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;

@@ -142,7 +142,7 @@ impl Files {
                     return Ok((number, Arc::new(file)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.make_folder(folder_of(number))?
+                    self.make_folder(folder_of(number))?;
                 }
                 // A leftover of a power loss has the number: it stays to be cleaned up.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
