@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, sparse};
+use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, crash_point, sparse};
 
 use super::attributes::Attributes;
 use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
@@ -360,6 +360,7 @@ impl FileState {
         };
         self.content = if self.serving == Serving::Kernel {
             let scratch = place.store.take_over(place.at, reader)?;
+            crash_point("write_after_take_over");
             Content::Live(Live::committed(scratch, place.mtime)?)
         } else if reader.size() <= COPY_MAX {
             let scratch = place.store.scratch()?;
@@ -390,6 +391,7 @@ impl FileState {
                     let new = info.new_content(place.now, place.now)?;
                     let always = Preconditions::default();
                     info.committed(&*place.store.publish(at, live.scratch(), size, new, &always)?);
+                    crash_point("truncate_after_publish");
                 }
                 live.scratch().file().set_len(size)?;
                 // An unchanged length leaves the time alone, but a truncation is a change.
@@ -419,6 +421,7 @@ impl FileState {
                 };
                 let new = info.new_content(stamp.mtime, stamp.ctime)?;
                 let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
+                crash_point("commit_after_publish");
                 info.committed(&done);
                 live.note_committed(stamp);
             }
@@ -427,6 +430,7 @@ impl FileState {
                 let (changes, size) = (overlay.changes()?, overlay.size());
                 let done =
                     store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
+                crash_point("commit_after_patch");
                 info.committed(&done);
                 self.content = Content::Clean(reassemble(store, at)?);
             }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::store::{
-    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
+    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError, crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -169,6 +169,7 @@ impl Engine {
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
             let blob = self.store.put_blob(&at, body, new, &must_be_new()).await?;
+            crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
             let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
             self.nodes.remember(ino, parent, segment);
@@ -221,13 +222,16 @@ impl Engine {
             Removal::Pending => self.note_pending(parent, segment, ino).await,
             Removal::Detach => {
                 self.lose_name(ino, &found);
-                self.delete_blob(&at).await
+                self.delete_blob(&at).await?;
+                crash_point("unlink_after_detach");
+                Ok(())
             }
         }
     }
 
     async fn remove_now(&self, ino: Ino, at: &BlobPath, permit: RemovePermit) -> Result<()> {
         self.delete_blob(at).await?;
+        crash_point("unlink_after_delete");
         self.nodes.unnamed(ino);
         permit.confirm();
         Ok(())
@@ -290,6 +294,7 @@ impl Engine {
             }
             let at = self.at(self.nodes.child_name(parent, segment)?);
             self.delete_blob(&at).await?;
+            crash_point("rmdir_after_delete");
             self.directory_times.take(now_there);
             self.nodes.unnamed(now_there);
         }

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, NewContent};
+use crate::store::{BlobPath, NewContent, crash_point};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -159,6 +159,7 @@ impl Engine {
         let scratch = local.scratch()?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let blob = local.publish(at, &scratch, 0, new, &super::namespace::must_be_new())?;
+        crash_point("create_after_publish");
         let ino = Ino::of(blob.id);
         let file = Arc::new(OpenFile::new(ino, fresh(scratch)?));
         self.nodes.hold(ino, parent, segment);
@@ -269,6 +270,7 @@ impl Engine {
         if let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
         }
+        crash_point("release_after_commit");
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
         Ok(ReleaseReport { ino, changed })
     }
@@ -313,6 +315,7 @@ impl Engine {
         let _name = self.guards.name(parent, &segment).await;
         let at = self.at(self.nodes.child_name(parent, &segment)?);
         self.delete_blob(&at).await?;
+        crash_point("finish_remove_after_delete");
         self.forget_pending(parent, &segment, ino).await?;
         self.nodes.unnamed(ino);
         permit.confirm();
