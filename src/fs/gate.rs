@@ -71,13 +71,21 @@ pub struct RemovePermit {
     confirmed: bool,
 }
 
+/// The mark on a file that others have open. Taken back when dropped without being confirmed.
+#[derive(Debug)]
+pub struct PendingPermit {
+    gate: Arc<Gate>,
+    ino: Ino,
+    confirmed: bool,
+}
+
 /// How a remove goes on.
 #[derive(Debug)]
 pub enum Removal {
     /// Nobody has the file open: remove it now.
     Now(RemovePermit),
-    /// It is delete pending now; whoever closes it last removes it.
-    Pending,
+    /// It is delete pending now; whoever closes it last removes it. Undone when dropped without being confirmed.
+    Pending(PendingPermit),
     /// Take the name away; the opens keep the content.
     Detach,
 }
@@ -185,7 +193,9 @@ impl Gate {
         let permit = || RemovePermit { gate: Arc::clone(self), ino, confirmed: false };
         match (watched.state.close(id), rule) {
             (Closed::Last { .. }, _) => Ok(Removal::Now(permit())),
-            (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => Ok(Removal::Pending),
+            (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => {
+                Ok(Removal::Pending(PendingPermit { gate: Arc::clone(self), ino, confirmed: false }))
+            }
             (Closed::Remaining | Closed::Unknown, DeleteRule::Posix) => {
                 watched.state.clear_delete();
                 Ok(Removal::Detach)
@@ -285,6 +295,23 @@ impl Drop for OpenPermit {
     }
 }
 
+impl PendingPermit {
+    /// The mark stays.
+    pub fn confirm(mut self) {
+        self.confirmed = true;
+    }
+}
+
+impl Drop for PendingPermit {
+    fn drop(&mut self) {
+        if !self.confirmed
+            && let Some(watched) = self.gate.shard(self.ino).lock().get_mut(&self.ino)
+        {
+            watched.state.clear_delete();
+        }
+    }
+}
+
 impl RemovePermit {
     /// The file is gone.
     pub fn confirm(mut self) {
@@ -343,7 +370,12 @@ mod tests {
         let gate = Gate::new();
         let first = gate.open(FILE, read().0, read().1).await.unwrap();
         let second = gate.open(FILE, read().0, read().1).await.unwrap();
-        assert!(matches!(gate.remove(FILE, DeleteRule::Smb).await.unwrap(), Removal::Pending));
+        drop(gate.remove(FILE, DeleteRule::Smb).await.unwrap());
+        assert!(!gate.is_delete_pending(FILE), "not confirmed");
+        let Removal::Pending(permit) = gate.remove(FILE, DeleteRule::Smb).await.unwrap() else {
+            panic!("not pending");
+        };
+        permit.confirm();
         assert!(matches!(gate.open(FILE, read().0, read().1).await, Err(FsError::DeletePending)));
         assert!(matches!(first.close(), Closing::Done));
         assert!(matches!(second.close(), Closing::Remove(_)));
