@@ -9,8 +9,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
-SUITES=(shell trees git cbuild editor sqlite pjdfstest fsx)
-LONG=(editor sqlite fsx)
+SUITES=(shell trees git cbuild sequences editor sqlite pjdfstest fsx)
+LONG=(sequences editor sqlite fsx)
 
 quick=
 names=()

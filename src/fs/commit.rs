@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, BlobProperties, NewContent, Progress};
+use crate::store::{BlobPath, BlobProperties, NewContent, Progress, crash_point};
 
 use super::Engine;
 use super::attributes::Attributes;
@@ -31,8 +31,10 @@ impl Engine {
             && size > local.inline_max()
         {
             local.sync_data(vec![data]).await?;
+            crash_point("fsync_after_data_sync");
         }
         self.commit(&file).await?;
+        crash_point("fsync_after_commit");
         Ok(local.sync().await?)
     }
 
@@ -70,6 +72,7 @@ impl Engine {
         let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);
         }
@@ -86,7 +89,9 @@ impl Engine {
                 failed = Some(error);
             }
         }
+        crash_point("drain_after_commits");
         self.write_directory_times().await;
+        crash_point("drain_after_times");
         self.local()?.checkpoint(progress).await?;
         failed.map_or(Ok(()), Err)
     }

@@ -101,6 +101,12 @@ impl Live {
         Self { scratch, committed: None, published: 0 }
     }
 
+    /// An empty local file for a version that was just committed, empty. Its own times mean nothing until it changes.
+    pub fn fresh(scratch: Scratch) -> io::Result<Self> {
+        let committed = Some(Stamp::of(&scratch)?);
+        Ok(Self { scratch, committed, published: 0 })
+    }
+
     /// A local file whose content equals the committed version; `mtime` is that version's.
     pub fn committed(scratch: Scratch, mtime: Moment) -> io::Result<Self> {
         sparse::set_modified(scratch.file(), mtime)?;

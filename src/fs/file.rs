@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, sparse};
+use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, crash_point, sparse};
 
 use super::attributes::Attributes;
 use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
@@ -33,8 +33,8 @@ pub enum Route {
         /// What the page cache holds is still right.
         keep_cache: bool,
     },
-    /// The engine, without the page cache.
-    Direct,
+    /// The engine, without the page cache, for an inode that the kernel serves from this file to others.
+    Direct(Arc<File>),
 }
 
 /// What an open is going to do with the bytes.
@@ -346,7 +346,10 @@ impl FileState {
             (Serving::Kernel, Some(file)) if kernel_allowed && !changes_a_version => Route::Kernel(file),
             // The kernel's readers have the committed file itself; a writer among them goes through us, and the
             // first change moves the committed version out of the way.
-            (Serving::Kernel, _) => Route::Direct,
+            (Serving::Kernel, Some(file)) => Route::Direct(file),
+            (Serving::Kernel, None) => {
+                return Err(FsError::Io("content that the kernel serves is not one file".into()));
+            }
         })
     }
 
@@ -357,6 +360,7 @@ impl FileState {
         };
         self.content = if self.serving == Serving::Kernel {
             let scratch = place.store.take_over(place.at, reader)?;
+            crash_point("write_after_take_over");
             Content::Live(Live::committed(scratch, place.mtime)?)
         } else if reader.size() <= COPY_MAX {
             let scratch = place.store.scratch()?;
@@ -387,6 +391,7 @@ impl FileState {
                     let new = info.new_content(place.now, place.now)?;
                     let always = Preconditions::default();
                     info.committed(&*place.store.publish(at, live.scratch(), size, new, &always)?);
+                    crash_point("truncate_after_publish");
                 }
                 live.scratch().file().set_len(size)?;
                 // An unchanged length leaves the time alone, but a truncation is a change.
@@ -416,6 +421,7 @@ impl FileState {
                 };
                 let new = info.new_content(stamp.mtime, stamp.ctime)?;
                 let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
+                crash_point("commit_after_publish");
                 info.committed(&done);
                 live.note_committed(stamp);
             }
@@ -424,6 +430,7 @@ impl FileState {
                 let (changes, size) = (overlay.changes()?, overlay.size());
                 let done =
                     store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
+                crash_point("commit_after_patch");
                 info.committed(&done);
                 self.content = Content::Clean(reassemble(store, at)?);
             }
@@ -442,7 +449,7 @@ fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {
     Ok(store.reader(at)?)
 }
 
-/// A fresh file's content.
-pub fn fresh(scratch: Scratch) -> Content {
-    Content::Live(Live::new(scratch))
+/// The content of a file that was just stored, empty.
+pub fn fresh(scratch: Scratch) -> Result<Content> {
+    Ok(Content::Live(Live::fresh(scratch)?))
 }

@@ -121,11 +121,14 @@ impl Gate {
         self.unless_ghosts(|| self.try_remove(ino, DeleteRule::Posix)).await
     }
 
-    /// Waits for a delete-pending file that only ghosts keep; says whether it is still pending.
+    /// Waits a little for a delete-pending file to go; says whether it is still pending.
+    ///
+    /// Also for opens that are no ghosts: programs (SQLite, for one) remove a name and make it anew while a peer
+    /// just takes a look at the old file.
     pub async fn settle(self: &Arc<Self>, ino: Ino) -> bool {
         self.unless_ghosts(|| match self.shard(ino).lock().get(&ino) {
             Some(watched) if watched.state.is_delete_pending() => {
-                Err(Refused { error: FsError::DeletePending, only_ghosts: watched.only_ghosts() })
+                Err(Refused { error: FsError::DeletePending, only_ghosts: true })
             }
             _ => Ok(()),
         })

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::store::{
-    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
+    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError, crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -24,6 +24,34 @@ pub struct Caller {
     pub uid: u32,
     /// Group.
     pub gid: u32,
+}
+
+const SET_GROUP: u32 = 0o2000;
+
+/// A place where something new can be made.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) at: BlobPath,
+    pub(super) inherit: Inherit,
+}
+
+/// What a new entry takes from its directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inherit {
+    /// The directory's group, if it has the set-group-id bit.
+    group: Option<u32>,
+}
+
+impl Inherit {
+    pub(super) fn apply(self, mut attributes: Attributes) -> Attributes {
+        if let Some(group) = self.group {
+            attributes.gid = group;
+            if attributes.kind == Kind::Directory {
+                attributes.mode |= SET_GROUP;
+            }
+        }
+        attributes
+    }
 }
 
 /// The condition that the blob does not exist yet.
@@ -71,18 +99,16 @@ impl Engine {
     }
 
     /// The place for a new name in `parent`, which must still exist. For holders of the guards.
-    pub(super) fn free_name(&self, parent: Ino, segment: &Segment) -> Result<BlobPath> {
+    pub(super) async fn free_name(&self, parent: Ino, segment: &Segment) -> Result<Spot> {
         if self.pending.get(parent, segment).is_some() {
             return Err(FsError::DeletePending);
         }
-        if parent != ROOT {
-            let name = self.nodes.blob_name(parent)?.ok_or(FsError::NotFound)?;
-            let found = self.local()?.find(&self.at(name))?;
-            if found.blob.is_none() && found.prefix.is_none() {
-                return Err(FsError::NotFound);
-            }
+        let above = self.stat_now(parent).await?.attributes;
+        if above.kind != Kind::Directory {
+            return Err(FsError::NotADirectory);
         }
-        Ok(self.at(self.nodes.child_name(parent, segment)?))
+        let inherit = Inherit { group: (above.mode & SET_GROUP != 0).then_some(above.gid) };
+        Ok(Spot { at: self.at(self.nodes.child_name(parent, segment)?), inherit })
     }
 
     /// Makes a directory.
@@ -136,12 +162,14 @@ impl Engine {
         let stat = {
             let _tree = self.guards.tree().await;
             let _name = self.guards.name(parent, segment).await;
-            let at = self.free_name(parent, segment)?;
+            let Spot { at, inherit } = self.free_name(parent, segment).await?;
+            let attributes = inherit.apply(attributes);
             if self.local()?.find(&at)?.prefix.is_some() {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
             let blob = self.store.put_blob(&at, body, new, &must_be_new()).await?;
+            crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
             let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
             self.nodes.remember(ino, parent, segment);
@@ -194,13 +222,16 @@ impl Engine {
             Removal::Pending => self.note_pending(parent, segment, ino).await,
             Removal::Detach => {
                 self.lose_name(ino, &found);
-                self.delete_blob(&at).await
+                self.delete_blob(&at).await?;
+                crash_point("unlink_after_detach");
+                Ok(())
             }
         }
     }
 
     async fn remove_now(&self, ino: Ino, at: &BlobPath, permit: RemovePermit) -> Result<()> {
         self.delete_blob(at).await?;
+        crash_point("unlink_after_delete");
         self.nodes.unnamed(ino);
         permit.confirm();
         Ok(())
@@ -263,6 +294,7 @@ impl Engine {
             }
             let at = self.at(self.nodes.child_name(parent, segment)?);
             self.delete_blob(&at).await?;
+            crash_point("rmdir_after_delete");
             self.directory_times.take(now_there);
             self.nodes.unnamed(now_there);
         }

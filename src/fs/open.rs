@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, NewContent};
+use crate::store::{BlobPath, NewContent, crash_point};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -14,7 +14,7 @@ use super::file::{Intent, OpenFile, Place, Route, fresh};
 use super::gate::{Closing, OpenPermit, RemovePermit};
 use super::handles::{Handle, HandleId};
 use super::names::Segment;
-use super::namespace::Caller;
+use super::namespace::{Caller, Spot};
 use super::nodes::Ino;
 use super::stat::Stat;
 use super::{Engine, now};
@@ -73,6 +73,7 @@ impl Engine {
         match self.route(&file, request).await {
             Ok(route) => {
                 let handle = self.handles.insert(Handle::new(file, permit));
+                tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
                 Ok(Opened { handle, route })
             }
             Err(error) => {
@@ -119,7 +120,7 @@ impl Engine {
         self.may_create(parent, segment).await?;
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
-        let at = self.free_name(parent, segment)?;
+        let Spot { at, inherit } = self.free_name(parent, segment).await?;
         let found = self.local()?.find(&at)?;
         if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
             if request.exclusive {
@@ -133,7 +134,7 @@ impl Engine {
             self.nodes.remember(ino, parent, segment);
             return Ok(Created::Exists(stat));
         }
-        let attributes = Attributes::new(Kind::File, mode, caller.uid, caller.gid, now());
+        let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
         let (ino, file) = self.make_file(parent, segment, &at, &attributes)?;
         // Nobody else can know the number yet, so the gate grants at once.
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
@@ -158,8 +159,9 @@ impl Engine {
         let scratch = local.scratch()?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let blob = local.publish(at, &scratch, 0, new, &super::namespace::must_be_new())?;
+        crash_point("create_after_publish");
         let ino = Ino::of(blob.id);
-        let file = Arc::new(OpenFile::new(ino, fresh(scratch)));
+        let file = Arc::new(OpenFile::new(ino, fresh(scratch)?));
         self.nodes.hold(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         Ok((ino, file))
@@ -200,7 +202,7 @@ impl Engine {
                 self.nodes.set_cached(ino, None);
                 route
             }
-            Route::Direct => route,
+            Route::Direct(_) => route,
         })
     }
 
@@ -222,7 +224,7 @@ impl Engine {
         let _tree = self.guards.tree().await;
         let Some((parent, segment)) = self.nodes.place(ino) else {
             // Without a name it can only be opened again while it is open.
-            let file = self.attach_open(ino).ok_or(FsError::NotFound)?;
+            let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
             return Ok(file);
         };
@@ -264,9 +266,11 @@ impl Engine {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
         let changed = handle.file.needs_commit()?;
+        tracing::trace!(ino = ino.0, changed, "release");
         if let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
         }
+        crash_point("release_after_commit");
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
         Ok(ReleaseReport { ino, changed })
     }
@@ -311,6 +315,7 @@ impl Engine {
         let _name = self.guards.name(parent, &segment).await;
         let at = self.at(self.nodes.child_name(parent, &segment)?);
         self.delete_blob(&at).await?;
+        crash_point("finish_remove_after_delete");
         self.forget_pending(parent, &segment, ino).await?;
         self.nodes.unnamed(ino);
         permit.confirm();

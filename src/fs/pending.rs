@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::store::{
     BlobName, BlobPath, DeleteSnapshots, ListItem, ListQuery, NewContent, Preconditions, StoreError,
+    crash_point,
 };
 
 use super::error::{FsError, Result};
@@ -92,6 +93,7 @@ impl Engine {
     pub(super) async fn note_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
         let name = self.nodes.child_name(parent, segment)?;
         self.write_mark(ino, &name).await?;
+        crash_point("unlink_after_mark");
         self.pending.insert(parent, segment, ino);
         Ok(())
     }
@@ -155,6 +157,7 @@ impl Engine {
             if found.is_some_and(|blob| Ino::of(blob.id) == ino) {
                 self.keep_parent(&at).await?;
                 self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await?;
+                crash_point("finish_old_remove_after_delete");
                 tracing::info!(blob = %at, started = now().0, "finished a pending remove");
             }
         }

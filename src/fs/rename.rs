@@ -1,7 +1,7 @@
 //! Renaming.
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, Found, RenameMode};
+use crate::store::{BlobPath, Found, RenameMode, crash_point};
 
 use super::Engine;
 use super::attributes::Kind;
@@ -71,6 +71,7 @@ impl Engine {
             let _tree = self.guards.whole_tree().await;
             self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
             self.rewrite_marks(source.ino).await?;
+            crash_point("rename_after_marks");
         } else {
             let _tree = self.guards.tree().await;
             let _names = self.guards.names((from_dir, from), (to_dir, to)).await;
@@ -107,7 +108,7 @@ impl Engine {
         replacing: Option<Removal>,
     ) -> Result<()> {
         let source = self.side(from_dir, from)?;
-        let to_at = self.free_name(to_dir, to)?;
+        let to_at = self.free_name(to_dir, to).await?.at;
         let target = self.optional_side(to_dir, to)?;
         let unchanged = source.ino == expected.ino
             && target.as_ref().map(|side| side.ino) == expected_target.as_ref().map(|side| side.ino);
@@ -125,6 +126,7 @@ impl Engine {
         let from_at = self.at(self.nodes.child_name(from_dir, from)?);
         self.keep_parent(&from_at).await?;
         self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await?;
+        crash_point("rename_after_move");
         self.nodes.moved(source.ino, to_dir, to);
         match (target, rule) {
             (Some(target), RenameRule::Exchange) => self.nodes.moved(target.ino, from_dir, from),

@@ -90,7 +90,7 @@ impl Engine {
         self.stat_found(ino, &found)
     }
 
-    async fn stat_root(&self) -> Result<Stat> {
+    pub(super) async fn stat_root(&self) -> Result<Stat> {
         let container = self.store.container_properties(&self.share, None).await?;
         let (metadata, modified) = (&container.metadata, container.modified);
         let mut attributes = Attributes::of_metadata(metadata, modified, modified, self.config.owner);
@@ -102,9 +102,10 @@ impl Engine {
     }
 
     fn stat_nameless(&self, ino: Ino) -> Result<Stat> {
-        let file = self.open_file(ino).ok_or(FsError::NotFound)?;
+        // Not open and without a name: whoever asks by path must look the path up again.
+        let file = self.open_file(ino).ok_or(FsError::Stale)?;
         let live = file.stat()?;
-        let mut attributes = live.nameless.ok_or(FsError::NotFound)?;
+        let mut attributes = live.nameless.ok_or(FsError::Stale)?;
         if let Some((mtime, ctime)) = live.times {
             attributes.mtime = mtime.max(attributes.mtime);
             attributes.ctime = ctime.max(attributes.ctime);
@@ -233,6 +234,7 @@ impl Engine {
         let now = now();
         if ino == ROOT {
             let mut attributes = self.stat_root().await?.attributes;
+            self.directory_times.take(ROOT);
             change(&mut attributes, now);
             let always = Preconditions::default();
             self.store.set_container_metadata(&self.share, attributes.to_metadata(), &always).await?;
@@ -248,6 +250,8 @@ impl Engine {
         let at = self.at(name);
         let found = self.local()?.find(&at)?;
         let mut attributes = self.stat_found(ino, &found)?.attributes;
+        // A directory's waiting times are in these attributes and are written with them.
+        self.directory_times.take(ino);
         change(&mut attributes, now);
         let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await

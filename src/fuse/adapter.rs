@@ -124,7 +124,9 @@ fn serving(
     register: impl FnOnce(&File) -> io::Result<BackingId>,
 ) -> (FopenFlags, Option<Arc<BackingId>>) {
     match route {
-        Route::Kernel(file) => match backings.acquire(ino, handle, file, register) {
+        Route::Kernel(file) | Route::Direct(file) => match backings.acquire(ino, handle, file, register) {
+            // The kernel wants all opens of the inode to name the backing file, also those it does not serve.
+            Ok(id) if matches!(route, Route::Direct(_)) => (FopenFlags::FOPEN_DIRECT_IO, Some(id)),
             Ok(id) => (FopenFlags::empty(), Some(id)),
             Err(error) => {
                 tracing::debug!(%error, "the kernel does not take a file for passthrough");
@@ -138,7 +140,6 @@ fn serving(
         Route::Engine { .. } if direct => (FopenFlags::FOPEN_DIRECT_IO, None),
         Route::Engine { keep_cache: true } => (FopenFlags::FOPEN_KEEP_CACHE, None),
         Route::Engine { keep_cache: false } => (FopenFlags::empty(), None),
-        Route::Direct => (FopenFlags::FOPEN_DIRECT_IO, None),
     }
 }
 

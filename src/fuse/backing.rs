@@ -1,10 +1,13 @@
 //! Files handed to the kernel for passthrough.
 //!
 //! All opens of one inode must use the same backing id, and the id must live until the last of them is released.
+//! An id can outlive its opens by a moment (whoever sent the reply still has it), so an id is used again only for the
+//! very file it was made for.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Weak};
 
 use fuser::BackingId;
@@ -12,6 +15,9 @@ use parking_lot::Mutex;
 
 use crate::fs::HandleId;
 use crate::fs::nodes::Ino;
+
+/// So many dead ids may wait to be forgotten.
+const DEAD_MAX: usize = 1024;
 
 /// The backing ids in use.
 #[derive(Debug, Default)]
@@ -21,8 +27,24 @@ pub(super) struct Backings {
 
 #[derive(Debug, Default)]
 struct State {
-    by_inode: HashMap<Ino, Weak<BackingId>>,
+    by_inode: HashMap<Ino, Registered>,
     by_handle: HashMap<HandleId, (Ino, Arc<BackingId>)>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    id: Weak<BackingId>,
+    /// Inode number of the local file; all of them are on one file system.
+    file: u64,
+}
+
+impl State {
+    /// Forgets ids that outlived their opens and died later.
+    fn drop_dead(&mut self) {
+        if self.by_inode.len() > 2 * self.by_handle.len() + DEAD_MAX {
+            self.by_inode.retain(|_, known| known.id.strong_count() > 0);
+        }
+    }
 }
 
 impl Backings {
@@ -34,12 +56,15 @@ impl Backings {
         file: &File,
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> io::Result<Arc<BackingId>> {
+        let number = file.metadata()?.ino();
         let mut state = self.state.lock();
-        let id = match state.by_inode.get(&ino).and_then(Weak::upgrade) {
+        let known = state.by_inode.get(&ino).filter(|known| known.file == number);
+        let id = match known.and_then(|known| known.id.upgrade()) {
             Some(id) => id,
             None => {
                 let id = Arc::new(register(file)?);
-                state.by_inode.insert(ino, Arc::downgrade(&id));
+                state.by_inode.insert(ino, Registered { id: Arc::downgrade(&id), file: number });
+                state.drop_dead();
                 id
             }
         };
@@ -50,9 +75,11 @@ impl Backings {
     /// The open is released; the last one of an inode closes the id.
     pub(super) fn release(&self, handle: HandleId) {
         let mut state = self.state.lock();
-        if let Some((ino, id)) = state.by_handle.remove(&handle)
-            && Arc::strong_count(&id) == 1
-        {
+        let Some((ino, id)) = state.by_handle.remove(&handle) else {
+            return;
+        };
+        drop(id);
+        if state.by_inode.get(&ino).is_some_and(|known| known.id.strong_count() == 0) {
             state.by_inode.remove(&ino);
         }
     }

@@ -180,7 +180,7 @@ impl World {
                         assert_eq!(inode(mine), inode(theirs), "{}: two files", self.last)
                     }
                     Route::Engine { .. } => panic!("{}: kernel and page cache mixed", self.last),
-                    Route::Direct => {}
+                    Route::Direct(_) => {}
                 }
             }
         }
@@ -238,7 +238,9 @@ impl World {
             // The kernel checks the access mode itself.
             Route::Kernel(_) if !write => Err(FsError::BadAccess),
             Route::Kernel(kernel) => Ok(kernel.write_all_at(&data, offset as u64).unwrap()),
-            Route::Engine { .. } | Route::Direct => self.engine().write(handle, offset as u64, &data).await,
+            Route::Engine { .. } | Route::Direct(_) => {
+                self.engine().write(handle, offset as u64, &data).await
+            }
         };
         match written {
             Ok(()) => {
@@ -572,6 +574,6 @@ fn read(engine: &Engine, route: &Route, handle: HandleId, buffer: &mut [u8]) -> 
             }
             done
         }
-        Route::Engine { .. } | Route::Direct => engine.read(handle, 0, buffer).expect("reads"),
+        Route::Engine { .. } | Route::Direct(_) => engine.read(handle, 0, buffer).expect("reads"),
     }
 }

@@ -1,0 +1,100 @@
+//! Death of the daemon: killed at any moment, and at every named point inside an operation. Whatever was acknowledged
+//! before is there after the next start, and what was under way has happened or not, as a whole.
+//!
+//! A failing seed is a bug report: `LEASEFS_SEED=n cargo test --test crash`. Needs root and /dev/fuse; says so and
+//! passes without them.
+
+#![allow(unreachable_pub)] // Helper modules of one test.
+// A test that cannot go on stops.
+#![allow(clippy::unwrap_used)]
+
+#[path = "crash/dice.rs"]
+mod dice;
+#[path = "crash/random.rs"]
+mod random;
+#[path = "crash/rig.rs"]
+mod rig;
+#[path = "crash/tree.rs"]
+mod tree;
+#[path = "crash/writer.rs"]
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use dice::Dice;
+use rig::Rig;
+use writer::Writer;
+
+/// Kills for each data path.
+const KILLS: usize = 110;
+
+/// The daemon lives at most so long after the writers have begun.
+const LIFE: Duration = Duration::from_millis(60);
+
+/// The store is checked after so many kills.
+const CHECK_EVERY: usize = 10;
+
+fn seed() -> u64 {
+    let given = std::env::var("LEASEFS_SEED").ok();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into();
+    given.map_or_else(now, |seed| seed.parse().expect("LEASEFS_SEED is a number"))
+}
+
+/// Two writers work until the daemon is killed at a random moment.
+fn burst(rig: &mut Rig, writers: &mut [Writer], life: Duration, dying: &AtomicBool) {
+    dying.store(false, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(|| writer.work());
+        }
+        std::thread::sleep(life);
+        dying.store(true, Ordering::SeqCst);
+        rig.kill();
+    });
+}
+
+fn settle(rig: &Rig, writers: &mut [Writer], round: usize, seed: u64) {
+    for writer in writers {
+        if let Err(wrong) = writer.settle() {
+            panic!("seed {seed}, kill {round}: {wrong}\nlog:\n{}", rig.log());
+        }
+    }
+}
+
+fn random_kills(options: &[&str]) {
+    let seed = seed();
+    println!("LEASEFS_SEED={seed} {options:?}");
+    let Some(mut rig) = Rig::new(options) else { return };
+    let mut dice = Dice::new(seed);
+    rig.start();
+    let dying = Arc::new(AtomicBool::new(false));
+    let mut writers = ["one", "two"].map(|name| Writer::new(&rig.dir(), name, dice.number(), &dying));
+    for round in 1..=KILLS {
+        let life = LIFE.mul_f64(dice.roll(1000) as f64 / 1000.0);
+        burst(&mut rig, &mut writers, life, &dying);
+        // The rule for removes belongs to the mount, not to the data.
+        let delete = if dice.once_in(3) { "posix" } else { "smb" };
+        rig.start_with(&["--delete", delete]);
+        settle(&rig, &mut writers, round, seed);
+        if round % CHECK_EVERY == 0 {
+            rig.stop();
+            rig.check();
+            rig.start();
+            settle(&rig, &mut writers, round, seed);
+        }
+    }
+    rig.stop();
+    rig.check();
+}
+
+#[test]
+fn random_kills_lose_nothing_acknowledged_through_the_kernel() {
+    random_kills(&[]);
+}
+
+#[test]
+fn random_kills_lose_nothing_acknowledged_through_the_daemon() {
+    random_kills(&["--no-passthrough"]);
+}
