@@ -147,7 +147,8 @@ async fn a_torn_tail_costs_the_last_change_only() {
         let store = open(folder.path()).unwrap();
         put(&store, "last", 50_000).await;
         store.close().unwrap();
-        fs::remove_file(folder.path().join("clean")).unwrap();
+        // Not there if closing came before the cleaning was done.
+        let _ = fs::remove_file(folder.path().join("clean"));
     }
     let journal = newest_journal(folder.path());
     let file = fs::OpenOptions::new().write(true).open(&journal).unwrap();

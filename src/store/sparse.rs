@@ -32,7 +32,7 @@ pub fn punch_hole(file: &File, range: Range<u64>) -> io::Result<()> {
 }
 
 fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let end = range.end.min(file.metadata()?.len());
     let mut at = range.start;
     while at < end {

@@ -1,10 +1,10 @@
 //! The embedded store: blobs on this machine's own disk.
 //!
-//! Names, properties and small content are in an ordered key-value store ([`kv`]); bigger content is in plain files
-//! ([`content`]). A change is a transaction ([`tx`]): one writer at a time reads, judges the conditions and writes one
+//! Names, properties and small content are in an ordered key-value store (`kv`); bigger content is in plain files
+//! (`content`). A change is a transaction (`tx`): one writer at a time reads, judges the conditions and writes one
 //! atomic batch, which is with the operating system before the call returns. Reads take no part in that. A committer
-//! thread makes batches durable for everybody who waits ([`committer`]); a keeper thread does what can wait
-//! ([`keeper`]).
+//! thread makes batches durable for everybody who waits (`committer`); a keeper thread does what can wait
+//! (`keeper`).
 //!
 //! The store must never overwrite bytes that a committed version refers to, and never answer before the change is
 //! written.
