@@ -140,10 +140,10 @@ impl Live {
         self.published
     }
 
-    /// Notes that what `stamp` describes is committed.
-    pub fn note_committed(&mut self, stamp: Stamp) {
+    /// Notes that what `stamp` describes is committed, in the index if it has at most `inline_max` bytes.
+    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64) {
         self.committed = Some(stamp);
-        self.published = stamp.size;
+        self.published = if stamp.size > inline_max { stamp.size } else { 0 };
     }
 }
 

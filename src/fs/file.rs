@@ -423,7 +423,7 @@ impl FileState {
                 let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
                 crash_point("commit_after_publish");
                 info.committed(&done);
-                live.note_committed(stamp);
+                live.note_committed(stamp, store.inline_max());
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
