@@ -65,6 +65,9 @@ pub struct Opened {
 impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
+        if request.write || request.truncate {
+            self.outlast_in_place(ino).await;
+        }
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
@@ -80,6 +83,14 @@ impl Engine {
                 self.detach(file, &permit).await;
                 Err(error)
             }
+        }
+    }
+
+    /// What was closed is whole and stays so until the next commit. A file that is written in place is not that
+    /// until the kernel has told us of its close, so a new writer waits for it.
+    async fn outlast_in_place(&self, ino: Ino) {
+        if self.open_file(ino).is_some_and(|file| file.is_in_place()) {
+            self.gate.outlast_ghosts(ino).await;
         }
     }
 
