@@ -80,6 +80,7 @@ mounted() {
     is_mounted "$base/mount" || rm -rf -- "$base"
 }
 
+if wanted unit; then need fusermount3:fuse3 setfattr:attr; fi
 for check in "${CHECKS[@]}"; do
     wanted "$check" || continue
     case $check in

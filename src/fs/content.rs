@@ -171,7 +171,7 @@ impl Live {
         let copied = stamp.size > 0 && stamp.size <= inline_max;
         self.baseline = Baseline {
             committed: Some(stamp),
-            published: stamp.size,
+            published: if stamp.size > inline_max { stamp.size } else { 0 },
             copied: if copied { Some(hash_of(&self.scratch, stamp.size)?) } else { None },
         };
         Ok(())

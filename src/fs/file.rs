@@ -339,6 +339,11 @@ impl OpenFile {
         Ok(state.serving == Serving::Engine)
     }
 
+    /// Whether the committed version is in the very file that is written to.
+    pub fn is_in_place(&self) -> bool {
+        matches!(&self.state.read().content, Content::Live(live) if live.published() > 0)
+    }
+
     /// Whether the content is in so many pieces that putting it together pays.
     pub fn in_pieces(&self) -> bool {
         matches!(&self.state.read().content, Content::Clean(reader) if reader.pieces().len() > 1)

@@ -144,6 +144,22 @@ impl Gate {
         .is_err()
     }
 
+    /// Waits for the opens of `ino` to be closed, if all of them look closed already. Those that are still there
+    /// after the wait count as living again, so that the next one does not wait for them, too.
+    pub async fn outlast_ghosts(&self, ino: Ino) {
+        let waited = self.unless_ghosts(|| match self.shard(ino).lock().get(&ino) {
+            Some(watched) if watched.state.open_count() > 0 && watched.only_ghosts() => {
+                Err(Refused { error: FsError::SharingViolation, only_ghosts: true })
+            }
+            _ => Ok(()),
+        });
+        if waited.await.is_err()
+            && let Some(watched) = self.shard(ino).lock().get_mut(&ino)
+        {
+            watched.ghosts.clear();
+        }
+    }
+
     /// How many opens `ino` has.
     pub fn open_count(&self, ino: Ino) -> usize {
         self.shard(ino).lock().get(&ino).map_or(0, |watched| watched.state.open_count())
@@ -424,5 +440,31 @@ mod tests {
         let before = Instant::now();
         assert!(gate.open(FILE, read().0, read().1).await.is_err());
         assert_eq!(before.elapsed(), Duration::ZERO, "used again: not a ghost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_looks_closed_is_waited_for_once() {
+        let gate = Gate::new();
+        let (one, other) = (gate.open(FILE, read().0, read().1), gate.open(FILE, read().0, read().1));
+        let (one, other) = (one.await.unwrap(), other.await.unwrap());
+        one.flushed();
+        let before = Instant::now();
+        gate.outlast_ghosts(FILE).await;
+        assert_eq!(before.elapsed(), Duration::ZERO, "the other one lives");
+        other.flushed();
+        gate.outlast_ghosts(FILE).await;
+        assert_eq!(before.elapsed(), GHOST_WAIT);
+        gate.outlast_ghosts(FILE).await;
+        assert_eq!(before.elapsed(), GHOST_WAIT, "not again");
+        one.flushed();
+        other.flushed();
+        let waiting = tokio::spawn({
+            let gate = Arc::clone(&gate);
+            async move { gate.outlast_ghosts(FILE).await }
+        });
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        drop((one, other));
+        waiting.await.unwrap();
+        assert_eq!(before.elapsed(), GHOST_WAIT + Duration::from_millis(10), "until the last is gone");
     }
 }

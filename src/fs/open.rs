@@ -67,6 +67,9 @@ pub struct Opened {
 impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
+        if request.write || request.truncate {
+            self.outlast_in_place(ino).await;
+        }
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
@@ -75,6 +78,14 @@ impl Engine {
         let handle = self.handles.insert(Handle::new(file, permit));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
+    }
+
+    /// What was closed is whole and stays so until the next commit. A file that is written in place is not that
+    /// until the kernel has told us of its close, so a new writer waits for it.
+    async fn outlast_in_place(&self, ino: Ino) {
+        if self.open_file(ino).is_some_and(|file| file.is_in_place()) {
+            self.gate.outlast_ghosts(ino).await;
+        }
     }
 
     /// Creates a file and opens it; opens an existing one unless the request is exclusive.

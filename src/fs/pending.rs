@@ -21,6 +21,9 @@ use super::{Engine, now};
 
 const PAGE: usize = 1000;
 
+/// Between the names in a mark. No blob name contains it.
+const NAME_END: &str = "\0";
+
 /// The pending names of a share.
 #[derive(Debug, Default)]
 pub(super) struct PendingNames {
@@ -63,6 +66,9 @@ impl PendingNames {
     }
 
     fn all(&self) -> Vec<Ino> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
         self.names.lock().values().copied().collect()
     }
 }
@@ -92,14 +98,16 @@ impl Engine {
     /// Hides the name and notes in the store that it must go.
     pub(super) async fn note_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
         let name = self.nodes.child_name(parent, segment)?;
-        self.write_mark(ino, &name).await?;
+        self.write_mark(ino, &[name]).await?;
         crash_point("unlink_after_mark");
         self.pending.insert(parent, segment, ino);
         Ok(())
     }
 
-    async fn write_mark(&self, ino: Ino, name: &BlobName) -> Result<()> {
-        let body = Bytes::copy_from_slice(name.as_str().as_bytes());
+    /// More than one name for a file that is just being moved with its directory: it has one of them.
+    async fn write_mark(&self, ino: Ino, names: &[BlobName]) -> Result<()> {
+        let names: Vec<&str> = names.iter().map(BlobName::as_str).collect();
+        let body = Bytes::from(names.join(NAME_END));
         let always = Preconditions::default();
         self.store.put_blob(&self.mark(ino)?, body, NewContent::default(), &always).await?;
         Ok(())
@@ -115,13 +123,27 @@ impl Engine {
         }
     }
 
+    /// Notes in the marks that `from` and all below it is going to be at `to`, so that a crash right after the move
+    /// does not bring back what was removed. For holders of the whole tree.
+    pub(super) async fn announce_move(&self, from: &BlobPath, to: &BlobPath) -> Result<()> {
+        for ino in self.pending.all() {
+            let Some(name) = self.nodes.blob_name(ino)? else { continue };
+            let below = name.as_str().strip_prefix(from.name.as_str()).filter(|rest| rest.starts_with('/'));
+            if let Some(below) = below {
+                let moved = BlobName::new(format!("{}{below}", to.name)).map_err(|_| FsError::NameTooLong)?;
+                self.write_mark(ino, &[name, moved]).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the marks again after a directory above some of them was renamed.
     pub(super) async fn rewrite_marks(&self, directory: Ino) -> Result<()> {
         for ino in self.pending.all() {
             if self.nodes.is_within(ino, directory)
                 && let Some(name) = self.nodes.blob_name(ino)?
             {
-                self.write_mark(ino, &name).await?;
+                self.write_mark(ino, &[name]).await?;
             }
         }
         Ok(())
@@ -150,11 +172,11 @@ impl Engine {
         let mark_at = self.at(BlobName::new(mark).map_err(|_| FsError::NameTooLong)?);
         let body = self.store.get_blob(&mark_at, None, None, &always).await?.body;
         let ino = mark.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(Ino);
-        let name = std::str::from_utf8(&body).ok().and_then(|name| BlobName::new(name).ok());
-        if let (Some(ino), Some(name)) = (ino, name) {
+        let names = std::str::from_utf8(&body).unwrap_or_default().split(NAME_END);
+        for name in names.filter_map(|name| BlobName::new(name).ok()) {
             let at = self.at(name);
             let found = self.local()?.find(&at)?.blob;
-            if found.is_some_and(|blob| Ino::of(blob.id) == ino) {
+            if found.is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
                 self.keep_parent(&at).await?;
                 self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await?;
                 crash_point("finish_old_remove_after_delete");

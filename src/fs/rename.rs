@@ -71,6 +71,9 @@ impl Engine {
             let _tree = self.guards.whole_tree().await;
             self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
             self.rewrite_marks(source.ino).await?;
+            if let (Some(target), RenameRule::Exchange) = (&target, rule) {
+                self.rewrite_marks(target.ino).await?;
+            }
             crash_point("rename_after_marks");
         } else {
             let _tree = self.guards.tree().await;
@@ -125,6 +128,12 @@ impl Engine {
         }
         let from_at = self.at(self.nodes.child_name(from_dir, from)?);
         self.keep_parent(&from_at).await?;
+        if source.kind == Kind::Directory {
+            self.announce_move(&from_at, &to_at).await?;
+        }
+        if rule == RenameRule::Exchange && target.as_ref().is_some_and(|side| side.kind == Kind::Directory) {
+            self.announce_move(&to_at, &from_at).await?;
+        }
         self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await?;
         crash_point("rename_after_move");
         self.nodes.moved(source.ino, to_dir, to);

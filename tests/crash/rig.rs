@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
@@ -15,7 +16,12 @@ const LEASEFS: &str = env!("CARGO_BIN_EXE_leasefs");
 /// How long a daemon may take to end after something that must end it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// One mount at a time: a process that another test starts gets copies of all open files for a moment, and when it
+/// closes them the daemon commits what no test asked to commit.
+static ALONE: Mutex<()> = Mutex::new(());
+
 pub struct Rig {
+    _alone: MutexGuard<'static, ()>,
     folder: tempfile::TempDir,
     options: Vec<String>,
     daemon: Option<Daemon>,
@@ -34,12 +40,13 @@ impl Rig {
             println!("skipped: mounting needs root and /dev/fuse");
             return None;
         }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // Children inherit it: a daemon that aborts on purpose needs no picture of its memory.
         setrlimit(Resource::RLIMIT_CORE, 0, 0).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("mount")).unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Some(Self { folder, options, daemon: None })
+        Some(Self { _alone: alone, folder, options, daemon: None })
     }
 
     pub fn dir(&self) -> PathBuf {
