@@ -317,9 +317,18 @@ impl Files {
         self.doomed_some.notify_all();
     }
 
-    /// Removes the pool's files, before a clean end.
-    pub(super) fn drain_pool(&self) {
+    /// Removes the files that no record will ever refer to, before a clean end: the pool's, and those that a writer
+    /// or reader still has, who keeps the bytes without the name.
+    pub(super) fn drain_unused(&self) {
         self.pool.drain().into_iter().for_each(|number| self.remove(number));
+        let unused: Vec<u64> = self
+            .usage
+            .lock()
+            .iter()
+            .filter(|(_, usage)| !usage.referenced)
+            .map(|(number, _)| *number)
+            .collect();
+        unused.into_iter().for_each(|number| self.remove(number));
     }
 
     /// Whether a file belongs to somebody who is alive: to the pool, a writer or a reader.

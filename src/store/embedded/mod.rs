@@ -151,7 +151,7 @@ impl EmbeddedStore {
         self.keeper.stop(&self.files);
         self.committer.stop();
         keeper::checkpoint(&self.kv, &self.files, |_| {})?;
-        self.files.drain_pool();
+        self.files.drain_unused();
         keeper::remove_doomed(&self.kv, &self.files, Duration::ZERO);
         self.kv.close();
         if !self.keeper.has_leftovers() && !self.files.left_some() {
