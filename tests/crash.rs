@@ -10,6 +10,10 @@
 
 #[path = "crash/dice.rs"]
 mod dice;
+#[path = "crash/named.rs"]
+mod named;
+#[path = "crash/points.rs"]
+mod points;
 #[path = "crash/random.rs"]
 mod random;
 #[path = "crash/rig.rs"]

@@ -219,6 +219,18 @@ impl Writer {
         self.close(file, path, &bytes)
     }
 
+    /// New parts for a file of more than 1 MiB, with a sync after each. Such a file is not written in place.
+    pub fn overwrite_synced(&mut self, path: &str, parts: &[(usize, Vec<u8>)]) -> Done {
+        let mut bytes = self.tree.content(path);
+        let file = self.open(path, OpenOptions::new().read(true).write(true), "to change it")?;
+        for (from, part) in parts {
+            self.write(&file, path, part, *from)?;
+            put(&mut bytes, part, *from);
+            self.sync(&file, path, &bytes)?;
+        }
+        self.close(file, path, &bytes)
+    }
+
     /// `truncate(2)`.
     pub fn truncate(&mut self, path: &str, size: usize) -> Done {
         let mut bytes = self.tree.content(path);
@@ -307,6 +319,12 @@ impl Writer {
         self.step(what, Some(after), || Ok(nix::unistd::close(file)?))
     }
 
+    /// Somebody else is going to commit what an open file holds.
+    pub fn expect_commit(&mut self, index: usize) {
+        let Append { id, bytes, .. } = &self.appends[index];
+        self.flight = Some(self.tree.clone().written(*id, &Version::exact(bytes)));
+    }
+
     pub fn is_open(&self, path: &str) -> Option<usize> {
         let id = self.id(path);
         self.appends.iter().position(|append| append.id == id)
@@ -339,6 +357,14 @@ impl Writer {
         self.step(format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
     }
 
+    /// The same, but two directories change places before the last close.
+    pub fn unlink_open_and_exchange(&mut self, path: &str, one: &str, other: &str) -> Done {
+        let file = self.open(path, OpenOptions::new().read(true), "to remove it")?;
+        self.unlink(path)?;
+        self.exchange(one, other)?;
+        self.step(format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
+    }
+
     pub fn rename(&mut self, from: &str, to: &str) -> Done {
         let (from_at, to_at, after) = (self.at(from), self.at(to), self.tree.clone().renamed(from, to));
         self.step(format!("rename {from} to {to}"), Some(after), || fs::rename(from_at, to_at))
@@ -361,6 +387,13 @@ impl Writer {
         let (at, after) = (self.at(path), self.tree.clone().changed(path, |node| node.mode = Some(mode)));
         let call = || fs::set_permissions(at, fs::Permissions::from_mode(mode));
         self.step(format!("chmod {path} {mode:o}"), Some(after), call)
+    }
+
+    /// The top of the mount belongs to nobody: its mode stays as it is, but is written.
+    pub fn touch_top(&mut self) -> Done {
+        let top = self.root.parent().expect("a writer is below the top").to_owned();
+        let call = || fs::set_permissions(&top, fs::metadata(&top)?.permissions());
+        self.step("chmod of the top".to_owned(), None, call)
     }
 
     pub fn set_tag(&mut self, path: &str, tag: &str) -> Done {
