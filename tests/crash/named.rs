@@ -108,18 +108,16 @@ fn remove_all(writer: &mut Writer) -> Done {
 }
 
 /// The mount dies at `point`; then it is started again, and all is well.
-fn die_at(rig: &mut Rig, writer_name: &str, point: &str, way: Way) {
-    let dying = Arc::new(AtomicBool::new(true));
-    rig.start();
-    let mut writer = Writer::new(&rig.dir(), writer_name, 1, &dying);
-    rig.stop();
-    if rig.start_doomed(point, way == Way::PosixScript) && script(&mut writer).is_ok() {
-        end(rig, &mut writer);
+fn die_at(rig: &mut Rig, writer: &mut Writer, way: Way) {
+    let point = writer.name.clone();
+    if rig.start_doomed(&point, way == Way::PosixScript) && script(writer).is_ok() {
+        end(rig, writer);
     }
-    must_have_crashed(rig, point);
+    must_have_crashed(rig, &point);
     writer.appends.clear();
     rig.start();
     writer.settle().unwrap_or_else(|wrong| panic!("{point}: {wrong}\nlog:\n{}", rig.log()));
+    fs::remove_dir_all(writer.at("")).unwrap();
     rig.stop();
     rig.check();
 }
@@ -181,17 +179,22 @@ fn die_at_next_start(options: &[&str], point: &str) {
 fn die_at_every_point(options: &[&str]) {
     let kernel = options.is_empty();
     let Some(mut rig) = Rig::new(options) else { return };
+    rig.start();
+    let dying = Arc::new(AtomicBool::new(true));
+    let mut deaths = Vec::new();
     for (name, way, counts) in REACHED {
-        for count in *counts {
-            let point = format!("{name}:{count}");
-            match way {
-                Way::KernelScript if !kernel => {}
-                Way::Script | Way::PosixScript | Way::KernelScript => {
-                    die_at(&mut rig, &format!("{name} {count}"), &point, *way);
-                }
-                Way::FirstStart | Way::NextStart => {}
-            }
+        let by_script = match way {
+            Way::Script | Way::PosixScript => true,
+            Way::KernelScript => kernel,
+            Way::FirstStart | Way::NextStart => false,
+        };
+        for count in counts.iter().filter(|_| by_script) {
+            deaths.push((Writer::new(&rig.dir(), &format!("{name}:{count}"), 1, &dying), *way));
         }
+    }
+    rig.stop();
+    for (writer, way) in &mut deaths {
+        die_at(&mut rig, writer, *way);
     }
     drop(rig);
     for (name, way, _) in REACHED {
