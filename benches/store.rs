@@ -7,15 +7,19 @@ use std::time::{Duration, Instant};
 
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListQuery, LocalStore, Metadata,
+    BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListItem, ListQuery, LocalStore, Metadata,
     NewContent, Preconditions, RenameMode,
 };
 
 fn main() {
     let folder = std::env::var_os("LEASEFS_BENCH_DIR").map_or_else(std::env::temp_dir, Into::into);
     let folder = tempfile::tempdir_in(folder).expect("a folder to work in");
+    let many = std::env::var("LEASEFS_BENCH_FILES").ok().and_then(|count| count.parse().ok());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
-    runtime.block_on(run(folder.path()));
+    match many {
+        Some(count) => runtime.block_on(run_many(folder.path(), count)),
+        None => runtime.block_on(run(folder.path())),
+    }
 }
 
 fn at(name: &str) -> BlobPath {
@@ -137,4 +141,46 @@ async fn run(folder: &Path) {
     println!("{:<44} {:>9.2} ms", "open again", started.elapsed().as_secs_f64() * 1e3);
     println!("{:<44} {:>6} MiB", "memory, reopened", memory());
     drop(store);
+}
+
+/// Fills a store with `count` small files (`LEASEFS_BENCH_FILES`), walks it and tells time and memory.
+async fn run_many(folder: &Path, count: usize) {
+    let store = EmbeddedStore::open(&folder.join("store"), EmbeddedOptions::default()).expect("a new store");
+    let (none, container) = (Preconditions::default(), at("x").container);
+    store.create_container(&container, Metadata::default()).await.expect("created");
+    let each = |started: Instant| started.elapsed().as_secs_f64() * 1e6 / count as f64;
+    let started = Instant::now();
+    for index in 0..count {
+        let name = at(&format!("t/d{:03}/e{:02}/file{index}", index / 10_000, index / 100 % 100));
+        store.put_blob(&name, vec![1; 100].into(), new(), &none).await.expect("stored");
+    }
+    println!("{count} puts: {:.2} µs each, memory {} MiB", each(started), memory());
+    let started = Instant::now();
+    let (mut folders, mut seen) = (vec![String::new()], 0);
+    while let Some(prefix) = folders.pop() {
+        let query = ListQuery { prefix, delimiter: Some("/".into()), marker: None, max: 1_000_000 };
+        for item in store.list_blobs(&container, &query).await.expect("listed").items {
+            match item {
+                ListItem::Prefix { name, .. } => folders.push(name),
+                ListItem::Blob { name, .. } => {
+                    drop(black_box(store.find(&at(&name))));
+                    seen += 1;
+                }
+            }
+        }
+    }
+    println!("walk and find of {seen}: {:.2} µs each, memory {} MiB", each(started), memory());
+    let started = Instant::now();
+    for index in 0..10_000 {
+        let index = index * 7919 % count;
+        let name = at(&format!("t/d{:03}/e{:02}/file{index}", index / 10_000, index / 100 % 100));
+        drop(black_box(store.find(&name)));
+    }
+    println!("find, cold: {:.2} µs each", started.elapsed().as_secs_f64() * 1e6 / 10_000.0);
+    let started = Instant::now();
+    for index in 0..count {
+        let name = at(&format!("t/d{:03}/e{:02}/file{index}", index / 10_000, index / 100 % 100));
+        store.delete_blob(&name, DeleteSnapshots::Refuse, &none).await.expect("deleted");
+    }
+    println!("{count} deletes: {:.2} µs each, memory {} MiB", each(started), memory());
 }

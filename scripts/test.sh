@@ -9,8 +9,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
-SUITES=(shell trees git cbuild editor sqlite pjdfstest fsx)
-LONG=(editor sqlite fsx)
+SUITES=(shell trees git cbuild sequences editor sqlite pjdfstest fsx)
+LONG=(sequences editor sqlite fsx)
 
 quick=
 names=()
@@ -80,6 +80,7 @@ mounted() {
     is_mounted "$base/mount" || rm -rf -- "$base"
 }
 
+if wanted unit; then need fusermount3:fuse3 setfattr:attr; fi
 for check in "${CHECKS[@]}"; do
     wanted "$check" || continue
     case $check in

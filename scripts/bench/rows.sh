@@ -127,7 +127,7 @@ row_rename() {
     for _ in 1 2 3; do
         time=$(seconds pinned timeout 60 mv "$dir/renamed" "$dir/other") || time=
         keep rename "$system" "${time:+$(awk -v s="$time" 'BEGIN { print s * 1000 }')}"
-        mv "$dir/other" "$dir/renamed" || true
+        mv "$dir/other" "$dir/renamed" 2>/dev/null || true
     done
     rm -rf "$dir/renamed" "$dir/other"
 }

@@ -11,6 +11,7 @@ use super::error::{FsError, Result};
 use super::file::{CommitInfo, OpenFile};
 use super::handles::HandleId;
 use super::nodes::Ino;
+use super::place::Guarded;
 
 impl Engine {
     /// A program closed one of its descriptors: commit, so that the close can report a failure.
@@ -26,11 +27,10 @@ impl Engine {
         let file = Arc::clone(&self.handles.get(handle)?.file);
         let local = self.local()?;
         // Content before the version that names it: the version must never be there without its bytes.
-        if file.needs_commit()?
-            && let Some((data, size)) = file.data_file()?
-            && size > local.inline_max()
-        {
-            local.sync_data(vec![data]).await?;
+        let data = if file.needs_commit()? { file.data_file()? } else { None };
+        let data = data.filter(|(_, size)| *size > local.inline_max()).map(|(data, _)| data);
+        if let Some(data) = &data {
+            local.sync_data(vec![Arc::clone(data)]).await?;
             crash_point("fsync_after_data_sync");
         }
         self.commit(&file).await?;
@@ -53,17 +53,9 @@ impl Engine {
         }
         let ino = file.ino();
         let _tree = self.guards.tree().await;
-        loop {
-            let Some((parent, segment)) = self.nodes.place(ino) else {
-                return Ok(());
-            };
-            let _name = self.guards.name(parent, &segment).await;
-            if self.nodes.place(ino).as_ref() != Some(&(parent, segment.clone())) {
-                // Renamed while we waited.
-                continue;
-            }
-            let at = self.at(self.nodes.child_name(parent, &segment)?);
-            return self.commit_at(file, &at);
+        match &self.guard_name(ino).await? {
+            Some(Guarded { at, .. }) => self.commit_at(file, at),
+            None => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@
 //! A committed version never changes under its readers. `Live` content that was committed once is the exception:
 //! what is written to it later shows in the blob before the next commit, as it would on a local disk.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -45,10 +46,26 @@ pub enum Content {
 #[derive(Debug)]
 pub struct Live {
     scratch: Scratch,
+    baseline: Baseline,
+}
+
+/// What a local file is compared with to tell whether it was changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Baseline {
     /// What the file looked like when its content was that of the committed version; absent if it never was.
     committed: Option<Stamp>,
-    /// How much of the file itself the blob refers to.
+    /// How much of the file the blob refers to.
     published: u64,
+    /// Hash of content that was committed as a copy. A page that a program has mapped can be changed again without
+    /// any stamp changing, so the bytes themselves are compared.
+    copied: Option<u64>,
+}
+
+impl Baseline {
+    /// Makes it the baseline of `scratch`.
+    pub fn with(self, scratch: Scratch) -> Live {
+        Live { scratch, baseline: self }
+    }
 }
 
 /// Changes on top of a committed version.
@@ -98,14 +115,18 @@ impl Stamp {
 impl Live {
     /// A local file with content that was never committed.
     pub fn new(scratch: Scratch) -> Self {
-        Self { scratch, committed: None, published: 0 }
+        Baseline::default().with(scratch)
+    }
+
+    /// An empty local file for a version that was just committed, empty. Its own times mean nothing until it changes.
+    pub fn fresh(scratch: &Scratch) -> io::Result<Baseline> {
+        Ok(Baseline { committed: Some(Stamp::of(scratch)?), ..Baseline::default() })
     }
 
     /// A local file whose content equals the committed version; `mtime` is that version's.
     pub fn committed(scratch: Scratch, mtime: Moment) -> io::Result<Self> {
         sparse::set_modified(scratch.file(), mtime)?;
-        let committed = Some(Stamp::of(&scratch)?);
-        Ok(Self { scratch, committed, published: 0 })
+        Ok(Self::fresh(&scratch)?.with(scratch))
     }
 
     /// A copy of `reader`'s first `length` bytes, that equals the committed version if that is all of them.
@@ -132,19 +153,38 @@ impl Live {
     /// The file's stamp if it was changed since the last commit.
     pub fn changed(&self) -> io::Result<Option<Stamp>> {
         let now = Stamp::of(&self.scratch)?;
-        Ok((!self.committed.is_some_and(|then| then.same_content(&now))).then_some(now))
+        let same = self.baseline.committed.is_some_and(|then| then.same_content(&now))
+            && match self.baseline.copied {
+                Some(copied) => hash_of(&self.scratch, now.size)? == copied,
+                None => true,
+            };
+        Ok((!same).then_some(now))
     }
 
     /// How many bytes of the file the blob refers to.
     pub fn published(&self) -> u64 {
-        self.published
+        self.baseline.published
     }
 
-    /// Notes that what `stamp` describes is committed, in the index if it has at most `inline_max` bytes.
-    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64) {
-        self.committed = Some(stamp);
-        self.published = if stamp.size > inline_max { stamp.size } else { 0 };
+    /// Notes that what `stamp` describes is committed, up to `inline_max` as a copy.
+    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64) -> io::Result<()> {
+        let copied = stamp.size > 0 && stamp.size <= inline_max;
+        self.baseline = Baseline {
+            committed: Some(stamp),
+            published: if stamp.size > inline_max { stamp.size } else { 0 },
+            copied: if copied { Some(hash_of(&self.scratch, stamp.size)?) } else { None },
+        };
+        Ok(())
     }
+}
+
+/// A hash of the first `size` bytes, which are few.
+fn hash_of(scratch: &Scratch, size: u64) -> io::Result<u64> {
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+    let got = read_up_to(scratch, &mut bytes, 0)?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes[..got]);
+    Ok(hasher.finish())
 }
 
 impl Overlay {

@@ -31,6 +31,8 @@ pub struct DirectoryEntry {
     /// What that is.
     pub kind: Kind,
     found: Found,
+    /// The count of changes when it was fetched.
+    fetched_at: u64,
 }
 
 /// A directory being read.
@@ -83,9 +85,17 @@ impl Engine {
         }
     }
 
-    /// The attributes of an entry that was just read.
-    pub fn entry_stat(&self, entry: &DirectoryEntry) -> Result<Stat> {
-        self.stat_found(entry.ino, &entry.found)
+    /// The attributes of an entry that was just read; [`FsError::Stale`] if the name leads elsewhere by now.
+    pub fn entry_stat(&self, parent: Ino, entry: &DirectoryEntry) -> Result<Stat> {
+        // The kernel keeps what it is told here, so it must be true now, not when the page was fetched.
+        if entry.fetched_at == self.guards.changes() {
+            return self.stat_found(entry.ino, &entry.found);
+        }
+        let (ino, found) = self.find_child(parent, &entry.segment)?;
+        if ino != entry.ino {
+            return Err(FsError::Stale);
+        }
+        self.stat_found(ino, &found)
     }
 
     /// Notes that the kernel learned the number of an entry.
@@ -142,8 +152,9 @@ impl Engine {
                 Err(error) => return Err(error),
             };
             let query = ListQuery { prefix: prefix.clone(), delimiter: Some("/".into()), marker, max: PAGE };
+            let fetched_at = self.guards.changes();
             let BlobPage { items, next } = self.store.list_blobs(&self.share, &query).await?;
-            let entries = self.entries(ino, &prefix, items)?;
+            let entries = self.entries(ino, &prefix, items, fetched_at)?;
             let mut stream = stream.lock();
             stream.next = next.map_or(Next::End, |marker| Next::Page(Some(marker)));
             stream.buffer.extend(entries);
@@ -153,7 +164,13 @@ impl Engine {
         }
     }
 
-    fn entries(&self, ino: Ino, prefix: &str, items: Vec<ListItem>) -> Result<Vec<DirectoryEntry>> {
+    fn entries(
+        &self,
+        ino: Ino,
+        prefix: &str,
+        items: Vec<ListItem>,
+        fetched_at: u64,
+    ) -> Result<Vec<DirectoryEntry>> {
         let pending = self.pending.in_directory(ino);
         let mut entries = Vec::with_capacity(items.len());
         for item in items {
@@ -165,7 +182,9 @@ impl Engine {
                 (ino == ROOT && entry.segment.as_str() == RESERVED)
                     || pending.iter().any(|(segment, _)| *segment == entry.segment)
             };
-            entries.extend(entry.filter(|entry| !hidden(entry)));
+            entries.extend(
+                entry.filter(|entry| !hidden(entry)).map(|entry| DirectoryEntry { fetched_at, ..entry }),
+            );
         }
         Ok(entries)
     }
@@ -183,7 +202,13 @@ impl Engine {
         }
         let kind = Attributes::of_blob(&properties, self.config.owner).kind;
         let ino = Ino::of(properties.id);
-        Some(DirectoryEntry { segment, ino, kind, found: Found { blob: Some(properties), prefix: None } })
+        Some(DirectoryEntry {
+            segment,
+            ino,
+            kind,
+            found: Found { blob: Some(properties), prefix: None },
+            fetched_at: 0,
+        })
     }
 
     fn prefix_entry(&self, prefix: &str, name: &str, id: u64) -> Result<Option<DirectoryEntry>> {
@@ -197,7 +222,7 @@ impl Engine {
             return Ok(None);
         }
         let (segment, ino) = (Segment::from_stored(segment), Ino::of(id));
-        Ok(Some(DirectoryEntry { segment, ino, kind: Kind::Directory, found }))
+        Ok(Some(DirectoryEntry { segment, ino, kind: Kind::Directory, found, fetched_at: 0 }))
     }
 }
 

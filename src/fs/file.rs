@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, Scratch, crash_point, sparse};
+use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, crash_point, sparse};
 
 use super::attributes::Attributes;
 use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
@@ -43,9 +43,15 @@ pub enum Intent {
     /// Read only.
     Read,
     /// Change them.
-    Write,
+    Write {
+        /// And read them, which also allows a mapping.
+        read: bool,
+    },
     /// Throw them away, then write.
-    Truncate,
+    Truncate {
+        /// And read them.
+        read: bool,
+    },
 }
 
 /// Who serves the opens that exist.
@@ -71,6 +77,8 @@ pub struct OpenFile {
 struct FileState {
     content: Content,
     serving: Serving,
+    /// The kernel serves, or served, an open that allows a shared mapping for writing.
+    writable_mapping: bool,
     /// Attributes of a file that lost its name, and with it its blob.
     nameless: Option<Attributes>,
 }
@@ -106,7 +114,7 @@ pub struct Place<'a> {
 impl OpenFile {
     /// A file with this content and its first open.
     pub fn new(ino: Ino, content: Content) -> Self {
-        let state = FileState { content, serving: Serving::Nobody, nameless: None };
+        let state = FileState { content, serving: Serving::Nobody, writable_mapping: false, nameless: None };
         Self { ino, state: RwLock::new(state), dirty: AtomicBool::new(false), opens: AtomicUsize::new(1) }
     }
 
@@ -130,19 +138,37 @@ impl OpenFile {
         let mut state = self.state.write();
         match intent {
             Intent::Read => {}
-            Intent::Truncate => {
+            Intent::Truncate { .. } => {
                 state.truncate(0, place)?;
                 self.dirty.store(true, Ordering::Release);
             }
             // Copying a small file now lets the kernel do the rest. A big one waits for its first change.
-            Intent::Write if kernel_allowed && state.serving == Serving::Nobody => {
+            Intent::Write { .. } if kernel_allowed && state.serving == Serving::Nobody => {
                 if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX) {
                     state.make_writable(place)?;
                 }
             }
-            Intent::Write => {}
+            Intent::Write { .. } => {}
         }
-        state.choose(intent, kernel_allowed)
+        let route = state.choose(intent, kernel_allowed)?;
+        if !matches!(route, Route::Engine { .. }) {
+            state.note_mappable(intent);
+        }
+        Ok(route)
+    }
+
+    /// Whether a program may have mapped the local file for writing, and may still have it mapped.
+    pub fn may_be_mapped(&self) -> bool {
+        self.state.read().writable_mapping && self.is_mapped()
+    }
+
+    /// Whether somebody besides us has the local file open or mapped for writing.
+    pub fn is_mapped(&self) -> bool {
+        match &self.state.read().content {
+            // If that cannot be told, it is assumed not to be: the content is committed all the same.
+            Content::Live(live) => matches!(sparse::is_sole_writer(live.scratch().file()), Ok(false)),
+            Content::Clean(_) | Content::Overlay(_) => false,
+        }
     }
 
     /// The kernel would not take over after all: the engine serves from now on.
@@ -164,13 +190,19 @@ impl OpenFile {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(FsError::TooLarge);
         }
-        self.dirty.store(true, Ordering::Release);
         // The usual case needs no change of state, so writers of one file do not wait for each other.
-        if let Content::Live(live) = &self.state.read().content {
-            live.scratch().file().write_all_at(data, offset)?;
-            return Ok(true);
+        {
+            let state = self.state.read();
+            if let Content::Live(live) = &state.content {
+                // Marked under the guard that a commit waits for.
+                self.dirty.store(true, Ordering::Release);
+                live.scratch().file().write_all_at(data, offset)?;
+                return Ok(true);
+            }
         }
-        match &mut self.state.write().content {
+        let mut state = self.state.write();
+        self.dirty.store(true, Ordering::Release);
+        match &mut state.content {
             Content::Live(live) => live.scratch().file().write_all_at(data, offset)?,
             Content::Overlay(overlay) => overlay.write(data, offset, now)?,
             Content::Clean(_) => return Ok(false),
@@ -188,8 +220,9 @@ impl OpenFile {
         if size > i64::MAX as u64 {
             return Err(FsError::TooLarge);
         }
+        let mut state = self.state.write();
         self.dirty.store(true, Ordering::Release);
-        self.state.write().truncate(size, place)
+        state.truncate(size, place)
     }
 
     /// Reserves room for `range` and extends the file to its end, unless `keep_size`.
@@ -318,7 +351,7 @@ impl OpenFile {
 }
 
 /// Gives the metadata that goes with a commit.
-pub trait CommitInfo {
+pub trait CommitInfo: Sync {
     /// Metadata and headers for content last changed at `mtime`.
     fn new_content(&self, mtime: Moment, ctime: Moment) -> Result<crate::store::NewContent>;
     /// Learns of the committed version.
@@ -326,6 +359,18 @@ pub trait CommitInfo {
 }
 
 impl FileState {
+    /// Notes what a program can do with the file itself. A mapping needs a descriptor that may read.
+    fn note_mappable(&mut self, intent: Intent) {
+        match intent {
+            Intent::Read => {
+                if let Content::Live(live) = &self.content {
+                    live.scratch().expose();
+                }
+            }
+            Intent::Write { read } | Intent::Truncate { read } => self.writable_mapping |= read,
+        }
+    }
+
     fn choose(&mut self, intent: Intent, kernel_allowed: bool) -> Result<Route> {
         let engine = Route::Engine { keep_cache: false };
         let local = match &self.content {
@@ -428,7 +473,7 @@ impl FileState {
                 let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
                 crash_point("commit_after_publish");
                 info.committed(&done);
-                live.note_committed(stamp, store.inline_max());
+                live.note_committed(stamp, store.inline_max())?;
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
@@ -452,9 +497,4 @@ fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {
     // The reader itself does not count as one of an older version.
     store.tidy(at)?;
     Ok(store.reader(at)?)
-}
-
-/// A fresh file's content.
-pub fn fresh(scratch: Scratch) -> Content {
-    Content::Live(Live::new(scratch))
 }

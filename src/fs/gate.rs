@@ -71,13 +71,21 @@ pub struct RemovePermit {
     confirmed: bool,
 }
 
+/// The mark on a file that others have open. Taken back when dropped without being confirmed.
+#[derive(Debug)]
+pub struct PendingPermit {
+    gate: Arc<Gate>,
+    ino: Ino,
+    confirmed: bool,
+}
+
 /// How a remove goes on.
 #[derive(Debug)]
 pub enum Removal {
     /// Nobody has the file open: remove it now.
     Now(RemovePermit),
-    /// It is delete pending now; whoever closes it last removes it.
-    Pending,
+    /// It is delete pending now; whoever closes it last removes it. Undone when dropped without being confirmed.
+    Pending(PendingPermit),
     /// Take the name away; the opens keep the content.
     Detach,
 }
@@ -121,11 +129,14 @@ impl Gate {
         self.unless_ghosts(|| self.try_remove(ino, DeleteRule::Posix)).await
     }
 
-    /// Waits for a delete-pending file that only ghosts keep; says whether it is still pending.
+    /// Waits a little for a delete-pending file to go; says whether it is still pending.
+    ///
+    /// Also for opens that are no ghosts: programs (SQLite, for one) remove a name and make it anew while a peer
+    /// just takes a look at the old file.
     pub async fn settle(self: &Arc<Self>, ino: Ino) -> bool {
         self.unless_ghosts(|| match self.shard(ino).lock().get(&ino) {
             Some(watched) if watched.state.is_delete_pending() => {
-                Err(Refused { error: FsError::DeletePending, only_ghosts: watched.only_ghosts() })
+                Err(Refused { error: FsError::DeletePending, only_ghosts: true })
             }
             _ => Ok(()),
         })
@@ -198,7 +209,9 @@ impl Gate {
         let permit = || RemovePermit { gate: Arc::clone(self), ino, confirmed: false };
         match (watched.state.close(id), rule) {
             (Closed::Last { .. }, _) => Ok(Removal::Now(permit())),
-            (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => Ok(Removal::Pending),
+            (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => {
+                Ok(Removal::Pending(PendingPermit { gate: Arc::clone(self), ino, confirmed: false }))
+            }
             (Closed::Remaining | Closed::Unknown, DeleteRule::Posix) => {
                 watched.state.clear_delete();
                 Ok(Removal::Detach)
@@ -298,6 +311,23 @@ impl Drop for OpenPermit {
     }
 }
 
+impl PendingPermit {
+    /// The mark stays.
+    pub fn confirm(mut self) {
+        self.confirmed = true;
+    }
+}
+
+impl Drop for PendingPermit {
+    fn drop(&mut self) {
+        if !self.confirmed
+            && let Some(watched) = self.gate.shard(self.ino).lock().get_mut(&self.ino)
+        {
+            watched.state.clear_delete();
+        }
+    }
+}
+
 impl RemovePermit {
     /// The file is gone.
     pub fn confirm(mut self) {
@@ -356,7 +386,12 @@ mod tests {
         let gate = Gate::new();
         let first = gate.open(FILE, read().0, read().1).await.unwrap();
         let second = gate.open(FILE, read().0, read().1).await.unwrap();
-        assert!(matches!(gate.remove(FILE, DeleteRule::Smb).await.unwrap(), Removal::Pending));
+        drop(gate.remove(FILE, DeleteRule::Smb).await.unwrap());
+        assert!(!gate.is_delete_pending(FILE), "not confirmed");
+        let Removal::Pending(permit) = gate.remove(FILE, DeleteRule::Smb).await.unwrap() else {
+            panic!("not pending");
+        };
+        permit.confirm();
         assert!(matches!(gate.open(FILE, read().0, read().1).await, Err(FsError::DeletePending)));
         assert!(matches!(first.close(), Closing::Done));
         assert!(matches!(second.close(), Closing::Remove(_)));

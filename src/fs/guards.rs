@@ -10,6 +10,7 @@
 //! Then come the gate's and the files' own mutexes, which are never held across an await.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -24,6 +25,8 @@ const STRIPES: usize = 1024;
 pub struct Guards {
     tree: RwLock<()>,
     stripes: Vec<Mutex<()>>,
+    /// Counts guarded changes when they begin and when they end.
+    changes: AtomicU64,
 }
 
 /// Proof that the holder may change these names.
@@ -31,11 +34,40 @@ pub struct Guards {
 pub struct NameGuard<'a> {
     _first: MutexGuard<'a, ()>,
     _second: Option<MutexGuard<'a, ()>>,
+    _counted: Counted<'a>,
+}
+
+/// Proof that nobody else uses a path.
+#[derive(Debug)]
+pub struct TreeGuard<'a> {
+    _tree: RwLockWriteGuard<'a, ()>,
+    _counted: Counted<'a>,
+}
+
+/// Counts when it is made and when it goes.
+#[derive(Debug)]
+struct Counted<'a>(&'a AtomicU64);
+
+impl<'a> Counted<'a> {
+    fn new(changes: &'a AtomicU64) -> Self {
+        changes.fetch_add(1, Ordering::AcqRel);
+        Self(changes)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { tree: RwLock::new(()), stripes: (0..STRIPES).map(|_| Mutex::new(())).collect() }
+        Self {
+            tree: RwLock::new(()),
+            stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            changes: AtomicU64::new(0),
+        }
     }
 }
 
@@ -46,13 +78,19 @@ impl Guards {
     }
 
     /// Nobody else uses a path while this is held.
-    pub async fn whole_tree(&self) -> RwLockWriteGuard<'_, ()> {
-        self.tree.write().await
+    pub async fn whole_tree(&self) -> TreeGuard<'_> {
+        TreeGuard { _tree: self.tree.write().await, _counted: Counted::new(&self.changes) }
+    }
+
+    /// A number that is the same twice only if nothing was changed, or being changed, in between.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Guards one name.
     pub async fn name(&self, parent: Ino, segment: &Segment) -> NameGuard<'_> {
-        NameGuard { _first: self.stripes[stripe(parent, segment)].lock().await, _second: None }
+        let first = self.stripes[stripe(parent, segment)].lock().await;
+        NameGuard { _first: first, _second: None, _counted: Counted::new(&self.changes) }
     }
 
     /// Guards two names, in an order that cannot deadlock.
@@ -60,7 +98,7 @@ impl Guards {
         let (a, b) = (stripe(a.0, a.1), stripe(b.0, b.1));
         let first = self.stripes[a.min(b)].lock().await;
         let second = if a == b { None } else { Some(self.stripes[a.max(b)].lock().await) };
-        NameGuard { _first: first, _second: second }
+        NameGuard { _first: first, _second: second, _counted: Counted::new(&self.changes) }
     }
 }
 

@@ -8,11 +8,12 @@
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
-//! * `open`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
+//! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
 //!
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod close;
 mod commit;
 pub mod content;
 mod data;
@@ -28,14 +29,15 @@ mod namespace;
 pub mod nodes;
 mod open;
 mod pending;
+mod place;
 mod ranges;
 mod rename;
 mod stat;
 mod xattr;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -53,6 +55,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 
 pub use attributes::{Attributes, Kind};
+pub use close::ReleaseReport;
 pub use data::Zeroing;
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
@@ -60,7 +63,7 @@ pub use file::Route;
 pub use gate::DeleteRule;
 pub use handles::HandleId;
 pub use namespace::Caller;
-pub use open::{OpenRequest, Opened, ReleaseReport};
+pub use open::{OpenRequest, Opened};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use xattr::XattrMode;
@@ -92,6 +95,8 @@ pub struct Engine {
     directory_times: DirectoryTimes,
     started: Moment,
     passthrough: AtomicBool,
+    /// The engine itself, for work that outlives a call.
+    this: Weak<Engine>,
 }
 
 impl Engine {
@@ -109,7 +114,7 @@ impl Engine {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let engine = Self {
+        let engine = Arc::new_cyclic(|this| Self {
             store,
             share,
             config,
@@ -123,9 +128,10 @@ impl Engine {
             directory_times: DirectoryTimes::default(),
             started: now(),
             passthrough: AtomicBool::new(config.passthrough),
-        };
+            this: Weak::clone(this),
+        });
         engine.finish_old_removes().await?;
-        Ok(Arc::new(engine))
+        Ok(engine)
     }
 
     /// The share's name.

@@ -26,6 +26,34 @@ pub struct Caller {
     pub gid: u32,
 }
 
+const SET_GROUP: u32 = 0o2000;
+
+/// A place where something new can be made.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) at: BlobPath,
+    pub(super) inherit: Inherit,
+}
+
+/// What a new entry takes from its directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inherit {
+    /// The directory's group, if it has the set-group-id bit.
+    group: Option<u32>,
+}
+
+impl Inherit {
+    pub(super) fn apply(self, mut attributes: Attributes) -> Attributes {
+        if let Some(group) = self.group {
+            attributes.gid = group;
+            if attributes.kind == Kind::Directory {
+                attributes.mode |= SET_GROUP;
+            }
+        }
+        attributes
+    }
+}
+
 /// The condition that the blob does not exist yet.
 pub(super) fn must_be_new() -> Preconditions {
     Preconditions { if_none_match: Some(EtagMatch::Any), ..Preconditions::default() }
@@ -71,18 +99,16 @@ impl Engine {
     }
 
     /// The place for a new name in `parent`, which must still exist. For holders of the guards.
-    pub(super) fn free_name(&self, parent: Ino, segment: &Segment) -> Result<BlobPath> {
+    pub(super) async fn free_name(&self, parent: Ino, segment: &Segment) -> Result<Spot> {
         if self.pending.get(parent, segment).is_some() {
             return Err(FsError::DeletePending);
         }
-        if parent != ROOT {
-            let name = self.nodes.blob_name(parent)?.ok_or(FsError::NotFound)?;
-            let found = self.local()?.find(&self.at(name))?;
-            if found.blob.is_none() && found.prefix.is_none() {
-                return Err(FsError::NotFound);
-            }
+        let above = self.stat_now(parent).await?.attributes;
+        if above.kind != Kind::Directory {
+            return Err(FsError::NotADirectory);
         }
-        Ok(self.at(self.nodes.child_name(parent, segment)?))
+        let inherit = Inherit { group: (above.mode & SET_GROUP != 0).then_some(above.gid) };
+        Ok(Spot { at: self.at(self.nodes.child_name(parent, segment)?), inherit })
     }
 
     /// Makes a directory.
@@ -136,7 +162,8 @@ impl Engine {
         let stat = {
             let _tree = self.guards.tree().await;
             let _name = self.guards.name(parent, segment).await;
-            let at = self.free_name(parent, segment)?;
+            let Spot { at, inherit } = self.free_name(parent, segment).await?;
+            let attributes = inherit.apply(attributes);
             if self.local()?.find(&at)?.prefix.is_some() {
                 return Err(FsError::Exists);
             }
@@ -185,39 +212,49 @@ impl Engine {
     async fn carry_out(&self, parent: Ino, segment: &Segment, ino: Ino, removal: Removal) -> Result<()> {
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
-        let (now_there, found) = self.find_child(parent, segment)?;
-        if now_there != ino {
-            return Err(FsError::NotFound);
-        }
+        let found = match self.find_child(parent, segment) {
+            Ok((now_there, found)) if now_there == ino => found,
+            // The last close came first and took it away.
+            Ok(_) | Err(FsError::NotFound) if matches!(removal, Removal::Pending(_)) => return Ok(()),
+            Ok(_) => return Err(FsError::NotFound),
+            Err(error) => return Err(error),
+        };
         let at = self.at(self.nodes.child_name(parent, segment)?);
         match removal {
-            Removal::Now(permit) => self.remove_now(ino, &at, permit).await,
-            Removal::Pending => self.note_pending(parent, segment, ino).await,
+            Removal::Now(permit) => self.remove_now(ino, &at, &found, permit).await,
+            Removal::Pending(permit) => {
+                self.note_pending(parent, segment, ino).await?;
+                permit.confirm();
+                Ok(())
+            }
             Removal::Detach => {
-                self.lose_name(ino, &found);
                 self.delete_blob(&at).await?;
                 crash_point("unlink_after_detach");
+                self.lose_name(ino, &found);
                 Ok(())
             }
         }
     }
 
-    async fn remove_now(&self, ino: Ino, at: &BlobPath, permit: RemovePermit) -> Result<()> {
+    async fn remove_now(&self, ino: Ino, at: &BlobPath, found: &Found, permit: RemovePermit) -> Result<()> {
         self.delete_blob(at).await?;
         crash_point("unlink_after_delete");
-        self.nodes.unnamed(ino);
+        self.lose_name(ino, found);
         permit.confirm();
         Ok(())
     }
 
     /// The opens of `ino` keep its content, but no name leads to it any more.
     pub(super) fn lose_name(&self, ino: Ino, found: &Found) {
-        if let (Some(file), Some(blob)) = (self.open_file(ino), &found.blob) {
-            let mut attributes = Attributes::of_blob(blob, self.config.owner);
+        let mut attributes = self.stat_found(ino, found).ok().map(|stat| stat.attributes);
+        if let Some(attributes) = &mut attributes {
             attributes.ctime = now();
-            file.lost_name(attributes);
+            if let Some(file) = self.open_file(ino) {
+                file.lost_name(*attributes);
+            }
         }
-        self.nodes.unnamed(ino);
+        // A file that nobody has open is not there any more; everything else may still be asked for its attributes.
+        self.nodes.unnamed(ino, attributes.filter(|attributes| attributes.kind != Kind::File));
     }
 
     /// Deletes a blob; the directory it was in stays.
@@ -268,8 +305,8 @@ impl Engine {
             let at = self.at(self.nodes.child_name(parent, segment)?);
             self.delete_blob(&at).await?;
             crash_point("rmdir_after_delete");
+            self.lose_name(now_there, &found);
             self.directory_times.take(now_there);
-            self.nodes.unnamed(now_there);
         }
         self.touch_directory(parent).await;
         Ok(())

@@ -11,6 +11,7 @@ use parking_lot::RwLock;
 
 use crate::store::{BlobName, ETag};
 
+use super::attributes::Attributes;
 use super::error::{FsError, Result};
 use super::names::Segment;
 
@@ -38,6 +39,8 @@ struct Node {
     holds: u32,
     /// No name leads here any more; only opens do.
     nameless: bool,
+    /// What it was when it lost its name, if that may still be asked for.
+    last: Option<Box<Attributes>>,
     /// The version whose bytes the kernel's page cache may hold.
     cached: Option<ETag>,
 }
@@ -62,6 +65,7 @@ impl Nodes {
                     lookups: 1,
                     holds: 0,
                     nameless: false,
+                    last: None,
                     cached: None,
                 },
             )),
@@ -88,9 +92,24 @@ impl Nodes {
             lookups: 0,
             holds: 0,
             nameless: false,
+            last: None,
             cached: None,
         });
         node.holds += 1;
+    }
+
+    /// [`remember`](Self::remember) and [`hold`](Self::hold) for something that was just made.
+    pub fn remember_held(&self, ino: Ino, parent: Ino, segment: &Segment) {
+        let node = Node {
+            parent,
+            segment: segment.clone(),
+            lookups: 1,
+            holds: 1,
+            nameless: false,
+            last: None,
+            cached: None,
+        };
+        self.map.write().insert(ino, node);
     }
 
     /// [`hold`](Self::hold) for a number that is in the table already, with or without a name.
@@ -157,11 +176,17 @@ impl Nodes {
         }
     }
 
-    /// Notes that no name leads to `ino` any more.
-    pub fn unnamed(&self, ino: Ino) {
+    /// Notes that no name leads to `ino` any more, and what it was.
+    pub fn unnamed(&self, ino: Ino, last: Option<Attributes>) {
         if let Some(node) = self.map.write().get_mut(&ino) {
             node.nameless = true;
+            node.last = last.map(Box::new);
         }
+    }
+
+    /// What `ino` was when it lost its name.
+    pub fn last(&self, ino: Ino) -> Option<Attributes> {
+        self.map.read().get(&ino)?.last.as_deref().copied()
     }
 
     /// Whether `ino` is known and has lost its name.
@@ -187,6 +212,12 @@ impl Nodes {
     /// The version that the kernel's page cache may hold of `ino`.
     pub fn cached(&self, ino: Ino) -> Option<ETag> {
         self.map.read().get(&ino).and_then(|node| node.cached)
+    }
+
+    /// Notes which version the kernel's page cache is going to hold, and tells which it may hold until now.
+    pub fn swap_cached(&self, ino: Ino, version: Option<ETag>) -> Option<ETag> {
+        let mut map = self.map.write();
+        map.get_mut(&ino).and_then(|node| std::mem::replace(&mut node.cached, version))
     }
 
     /// Notes which version the kernel's page cache may hold.
@@ -243,7 +274,7 @@ mod tests {
     fn what_lost_its_name_has_no_path() {
         let nodes = Nodes::default();
         nodes.remember(Ino(2), ROOT, &segment("a"));
-        nodes.unnamed(Ino(2));
+        nodes.unnamed(Ino(2), None);
         assert!(matches!(nodes.blob_name(Ino(2)), Err(FsError::NotFound)));
         assert!(nodes.is_nameless(Ino(2)));
     }

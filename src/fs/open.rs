@@ -1,21 +1,21 @@
 //! Opening and closing files.
 
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, NewContent, crash_point};
+use crate::store::{BlobPath, ETag, NewContent};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
-use super::content::Content;
+use super::content::{Content, Live};
 use super::error::{FsError, Result};
-use super::file::{Intent, OpenFile, Place, Route, fresh};
-use super::gate::{Closing, OpenPermit, RemovePermit};
+use super::file::{Intent, OpenFile, Place, Route};
+use super::gate::OpenPermit;
 use super::handles::{Handle, HandleId};
 use super::names::Segment;
-use super::namespace::Caller;
+use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
+use super::place::Guarded;
 use super::stat::Stat;
 use super::{Engine, now};
 
@@ -43,11 +43,13 @@ impl OpenRequest {
         }
         access
     }
+}
 
-    fn intent(self) -> Intent {
-        match (self.truncate, self.write) {
-            (true, _) => Intent::Truncate,
-            (false, true) => Intent::Write,
+impl From<OpenRequest> for Intent {
+    fn from(request: OpenRequest) -> Self {
+        match (request.truncate, request.write) {
+            (true, _) => Intent::Truncate { read: request.read },
+            (false, true) => Intent::Write { read: request.read },
             (false, false) => Intent::Read,
         }
     }
@@ -72,18 +74,10 @@ impl Engine {
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
         }
-        let file = self.attach(ino).await?;
-        match self.route(&file, request).await {
-            Ok(route) => {
-                let handle = self.handles.insert(Handle::new(file, permit));
-                tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
-                Ok(Opened { handle, route })
-            }
-            Err(error) => {
-                self.detach(file, &permit).await;
-                Err(error)
-            }
-        }
+        let (file, route) = self.attach(ino, Some(request), &permit).await?;
+        let handle = self.handles.insert(Handle::new(file, permit));
+        tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
+        Ok(Opened { handle, route })
     }
 
     /// What was closed is whole and stays so until the next commit. A file that is written in place is not that
@@ -103,15 +97,14 @@ impl Engine {
         request: OpenRequest,
         caller: Caller,
     ) -> Result<(Stat, Opened)> {
-        let created = self.create_new(parent, segment, mode, request, caller).await?;
-        match created {
+        match self.create_new(parent, segment, mode, request, caller).await? {
             Created::New(stat, opened) => {
                 self.touch_directory(parent).await;
                 Ok((stat, opened))
             }
             // Somebody made it between the kernel's look-up and its create.
             Created::Exists(stat) => match self.open(stat.ino, request, caller).await {
-                Ok(opened) => Ok((self.stat(stat.ino).await?, opened)),
+                Ok(opened) => Ok((self.stat(stat.ino).await.unwrap_or(stat), opened)),
                 Err(error) => {
                     self.nodes.forget(stat.ino, 1);
                     Err(error)
@@ -131,7 +124,7 @@ impl Engine {
         self.may_create(parent, segment).await?;
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
-        let at = self.free_name(parent, segment)?;
+        let Spot { at, inherit } = self.free_name(parent, segment).await?;
         let found = self.local()?.find(&at)?;
         if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
             if request.exclusive {
@@ -145,115 +138,97 @@ impl Engine {
             self.nodes.remember(ino, parent, segment);
             return Ok(Created::Exists(stat));
         }
-        let attributes = Attributes::new(Kind::File, mode, caller.uid, caller.gid, now());
-        let (ino, file) = self.make_file(parent, segment, &at, &attributes)?;
-        // Nobody else can know the number yet, so the gate grants at once.
-        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
-        let (store, mtime) = (self.local()?, attributes.mtime);
-        let place = Place { store, at: Some(&at), info: None, mtime, now: mtime };
-        let route = file.route(Intent::Write, self.passthrough(), place)?;
-        self.nodes.remember(ino, parent, segment);
-        let stat = self.new_stat(ino, attributes);
-        let handle = self.handles.insert(Handle::new(file, permit));
-        Ok(Created::New(stat, Opened { handle, route }))
+        let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
+        self.make_file(parent, segment, &at, attributes, request).await
     }
 
-    /// Stores an empty file and puts it among the open ones.
-    fn make_file(
+    /// Stores an empty file and opens it.
+    async fn make_file(
         &self,
         parent: Ino,
         segment: &Segment,
         at: &BlobPath,
-        attributes: &Attributes,
-    ) -> Result<(Ino, Arc<OpenFile>)> {
-        let local = self.local()?;
-        let scratch = local.scratch()?;
+        attributes: Attributes,
+        request: OpenRequest,
+    ) -> Result<Created> {
+        let store = self.local()?;
+        let scratch = store.scratch()?;
+        let content = Live::fresh(&scratch)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        let blob = local.publish(at, &scratch, 0, new, &super::namespace::must_be_new())?;
-        crash_point("create_after_publish");
+        let blob = store.publish(at, &scratch, 0, new, &must_be_new())?;
         let ino = Ino::of(blob.id);
-        let file = Arc::new(OpenFile::new(ino, fresh(scratch)));
-        self.nodes.hold(ino, parent, segment);
+        // Nobody else can know the number yet, so the gate grants at once.
+        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
+        let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch))));
+        let mtime = attributes.mtime;
+        let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
+        let route = file.route(request.into(), self.passthrough(), place)?;
+        self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
-        Ok((ino, file))
+        let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
+        let handle = self.handles.insert(Handle::new(file, permit));
+        Ok(Created::New(stat, Opened { handle, route }))
     }
 
-    pub(super) fn new_stat(&self, ino: Ino, attributes: Attributes) -> Stat {
-        Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true }
-    }
-
-    /// Runs `action` with what a change of content may need, while the file's name stays where it is.
-    pub(super) async fn with_place<T>(
+    /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the
+    /// bytes of an open like `request`. Undone by [`detach`](Self::detach).
+    pub(super) async fn attach(
         &self,
         ino: Ino,
-        action: impl FnOnce(Place<'_>) -> Result<T>,
-    ) -> Result<T> {
+        request: Option<OpenRequest>,
+        permit: &OpenPermit,
+    ) -> Result<(Arc<OpenFile>, Route)> {
         let _tree = self.guards.tree().await;
-        let Some((parent, segment)) = self.nodes.place(ino) else {
-            return action(Place { store: self.local()?, at: None, info: None, mtime: now(), now: now() });
-        };
-        let _name = self.guards.name(parent, &segment).await;
-        let at = self.at(self.nodes.child_name(parent, &segment)?);
-        let found = self.local()?.find(&at)?;
-        let blob = found.blob.ok_or(FsError::NotFound)?;
-        let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
-        let info = Committing { engine: self, ino, blob };
-        action(Place { store: self.local()?, at: Some(&at), info: Some(&info), mtime, now: now() })
-    }
-
-    async fn route(&self, file: &Arc<OpenFile>, request: OpenRequest) -> Result<Route> {
-        let ino = file.ino();
-        let stat = self.stat(ino).await?;
-        // The kernel would not tell us to drop set-id bits when it writes by itself.
-        let kernel_allowed = self.passthrough() && !(request.write && stat.attributes.has_set_id());
-        let route = self.with_place(ino, |place| file.route(request.intent(), kernel_allowed, place)).await?;
-        Ok(match route {
-            Route::Engine { .. } => Route::Engine { keep_cache: self.keep_cache(file).await },
-            Route::Kernel(_) => {
-                self.nodes.set_cached(ino, None);
-                route
-            }
-            Route::Direct(_) => route,
-        })
-    }
-
-    /// Whether the page cache holds this version already; notes that it is going to.
-    async fn keep_cache(&self, file: &OpenFile) -> bool {
-        let ino = file.ino();
-        let Ok(Some(name)) = self.nodes.blob_name(ino) else {
-            return false;
-        };
-        let found = self.local().and_then(|local| Ok(local.find(&self.at(name))?));
-        let version = found.ok().and_then(|found| found.blob).map(|blob| blob.etag);
-        let keep = version.is_some() && self.nodes.cached(ino) == version;
-        self.nodes.set_cached(ino, version);
-        keep
-    }
-
-    /// The shared state of an open file; loads it for the first open.
-    pub(super) async fn attach(&self, ino: Ino) -> Result<Arc<OpenFile>> {
-        let _tree = self.guards.tree().await;
-        let Some((parent, segment)) = self.nodes.place(ino) else {
-            // Without a name it can only be opened again while it is open.
-            let file = self.attach_open(ino).ok_or(FsError::NotFound)?;
+        let store = self.local()?;
+        let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else {
+            // Without a name it can only be opened again while it is open; else the path leads elsewhere by now.
+            let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
-            return Ok(file);
+            let place = Place { store, at: None, info: None, mtime: now(), now: now() };
+            return self.routed(file, request, false, place, permit);
         };
-        let _name = self.guards.name(parent, &segment).await;
-        if let Some(file) = self.attach_open(ino) {
-            self.nodes.hold(ino, parent, &segment);
-            return Ok(file);
+        let blob = store.find(at)?.blob.ok_or(FsError::IsADirectory)?;
+        if Ino::of(blob.id) != ino {
+            return Err(FsError::Stale);
         }
-        let at = self.at(self.nodes.child_name(parent, &segment)?);
-        let reader = self.local()?.reader(&at)?;
-        match Attributes::of_blob(reader.properties(), self.config.owner).kind {
-            Kind::File => {}
-            Kind::Directory => return Err(FsError::IsADirectory),
-            Kind::Symlink | Kind::Fifo | Kind::Socket => {
-                return Err(FsError::Invalid("not a regular file"));
+        let attributes = Attributes::of_blob(&blob, self.config.owner);
+        must_be_file(attributes.kind)?;
+        let file = match self.attach_open(ino) {
+            Some(file) => file,
+            None => self.load(ino, at)?,
+        };
+        self.nodes.hold(ino, *parent, segment);
+        let (etag, mtime) = (blob.etag, attributes.mtime);
+        let info = Committing { engine: self, ino, blob };
+        let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
+        let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
+        Ok((file, self.note_cache(ino, etag, route)))
+    }
+
+    fn routed(
+        &self,
+        file: Arc<OpenFile>,
+        request: Option<OpenRequest>,
+        set_id: bool,
+        place: Place<'_>,
+        permit: &OpenPermit,
+    ) -> Result<(Arc<OpenFile>, Route)> {
+        let Some(request) = request else {
+            return Ok((file, Route::Engine { keep_cache: false }));
+        };
+        // The kernel would not tell us to drop set-id bits when it writes by itself.
+        let kernel_allowed = self.passthrough() && !(request.write && set_id);
+        match file.route(request.into(), kernel_allowed, place) {
+            Ok(route) => Ok((file, route)),
+            Err(error) => {
+                self.give_up(&file, permit);
+                Err(error)
             }
         }
-        self.nodes.hold(ino, parent, &segment);
+    }
+
+    fn load(&self, ino: Ino, at: &BlobPath) -> Result<Arc<OpenFile>> {
+        let reader = self.local()?.reader(at)?;
         let file = Arc::new(OpenFile::new(ino, Content::Clean(reader)));
         self.files.lock().insert(ino, Arc::clone(&file));
         Ok(file)
@@ -266,97 +241,33 @@ impl Engine {
         Some(Arc::clone(file))
     }
 
+    /// Notes what the page cache is going to hold, and says whether it holds it already.
+    fn note_cache(&self, ino: Ino, version: ETag, route: Route) -> Route {
+        match route {
+            Route::Engine { .. } => {
+                let keep_cache = self.nodes.swap_cached(ino, Some(version)) == Some(version);
+                Route::Engine { keep_cache }
+            }
+            Route::Kernel(_) | Route::Direct(_) => {
+                self.nodes.set_cached(ino, None);
+                route
+            }
+        }
+    }
+
     /// The kernel would not serve this open's bytes itself.
     pub fn kernel_refused(&self, handle: HandleId) -> Result<()> {
         self.handles.peek(handle)?.file.kernel_refused();
         Ok(())
     }
-
-    /// Closes a handle: commits what is not committed yet, and finishes a pending remove with the last close.
-    pub async fn release(&self, handle: HandleId) -> Result<ReleaseReport> {
-        let handle = self.handles.remove(handle)?;
-        let ino = handle.file.ino();
-        let changed = handle.file.needs_commit()?;
-        tracing::trace!(ino = ino.0, changed, "release");
-        if let Err(error) = self.commit(&handle.file).await {
-            tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
-        }
-        crash_point("release_after_commit");
-        self.detach(Arc::clone(&handle.file), &handle.permit).await;
-        Ok(ReleaseReport { ino, changed })
-    }
-
-    /// The other side of [`attach`](Self::attach), with the permit that went with it.
-    pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
-        let ino = file.ino();
-        let last = self.drop_file(&file);
-        let in_pieces = last && file.in_pieces();
-        drop(file);
-        self.nodes.unhold(ino);
-        if let Closing::Remove(permit) = permit.close() {
-            if let Err(error) = self.finish_remove(ino, permit).await {
-                tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
-            }
-        } else if in_pieces {
-            self.tidy(ino).await;
-        }
-    }
-
-    /// Takes the file out of the table if this was its last open.
-    fn drop_file(&self, file: &Arc<OpenFile>) -> bool {
-        let mut files = self.files.lock();
-        if !file.drop_open() {
-            return false;
-        }
-        if let Entry::Occupied(entry) = files.entry(file.ino())
-            && Arc::ptr_eq(entry.get(), file)
-        {
-            entry.remove();
-        }
-        true
-    }
-
-    /// Takes away a pending file whose last open is closed.
-    async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
-        let _tree = self.guards.tree().await;
-        let Some((parent, segment)) = self.nodes.place(ino) else {
-            permit.confirm();
-            return Ok(());
-        };
-        let _name = self.guards.name(parent, &segment).await;
-        let at = self.at(self.nodes.child_name(parent, &segment)?);
-        self.delete_blob(&at).await?;
-        crash_point("finish_remove_after_delete");
-        self.forget_pending(parent, &segment, ino).await?;
-        self.nodes.unnamed(ino);
-        permit.confirm();
-        Ok(())
-    }
-
-    /// Puts content back together after the last close of a file that was changed in places.
-    async fn tidy(&self, ino: Ino) {
-        let _tree = self.guards.tree().await;
-        let Some((parent, segment)) = self.nodes.place(ino) else {
-            return;
-        };
-        let _name = self.guards.name(parent, &segment).await;
-        let tidied = self.nodes.child_name(parent, &segment).and_then(|name| {
-            self.local()?.tidy(&self.at(name))?;
-            Ok(())
-        });
-        if let Err(error) = tidied {
-            tracing::debug!(ino = ino.0, %error, "content stays in pieces");
-        }
-    }
 }
 
-/// What a close did.
-#[derive(Clone, Copy, Debug)]
-pub struct ReleaseReport {
-    /// The file.
-    pub ino: Ino,
-    /// Bytes were changed after the last flush (through a mapping): cached attributes are wrong.
-    pub changed: bool,
+fn must_be_file(kind: Kind) -> Result<()> {
+    match kind {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(FsError::IsADirectory),
+        Kind::Symlink | Kind::Fifo | Kind::Socket => Err(FsError::Invalid("not a regular file")),
+    }
 }
 
 enum Created {

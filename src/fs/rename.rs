@@ -111,7 +111,7 @@ impl Engine {
         replacing: Option<Removal>,
     ) -> Result<()> {
         let source = self.side(from_dir, from)?;
-        let to_at = self.free_name(to_dir, to)?;
+        let to_at = self.free_name(to_dir, to).await?.at;
         let target = self.optional_side(to_dir, to)?;
         let unchanged = source.ino == expected.ino
             && target.as_ref().map(|side| side.ino) == expected_target.as_ref().map(|side| side.ino);

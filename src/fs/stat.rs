@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use crate::share::{Access, Moment, ShareMode};
-use crate::store::{BlobProperties, Found, Preconditions};
+use crate::store::{BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
 use super::handles::HandleId;
+use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
+use super::place::Guarded;
 use super::{Engine, now};
 
 /// The block size that `stat` and `statfs` report.
@@ -90,7 +92,7 @@ impl Engine {
         self.stat_found(ino, &found)
     }
 
-    async fn stat_root(&self) -> Result<Stat> {
+    pub(super) async fn stat_root(&self) -> Result<Stat> {
         let container = self.store.container_properties(&self.share, None).await?;
         let (metadata, modified) = (&container.metadata, container.modified);
         let mut attributes = Attributes::of_metadata(metadata, modified, modified, self.config.owner);
@@ -102,9 +104,13 @@ impl Engine {
     }
 
     fn stat_nameless(&self, ino: Ino) -> Result<Stat> {
-        let file = self.open_file(ino).ok_or(FsError::NotFound)?;
+        let Some(file) = self.open_file(ino) else {
+            // A file that is not open and has no name: whoever asks by path must look the path up again.
+            let attributes = self.nodes.last(ino).ok_or(FsError::Stale)?;
+            return Ok(Stat { ino, size: 0, blocks: 0, links: 0, attributes, volatile: true });
+        };
         let live = file.stat()?;
-        let mut attributes = live.nameless.ok_or(FsError::NotFound)?;
+        let mut attributes = live.nameless.ok_or(FsError::Stale)?;
         if let Some((mtime, ctime)) = live.times {
             attributes.mtime = mtime.max(attributes.mtime);
             attributes.ctime = ctime.max(attributes.ctime);
@@ -205,7 +211,7 @@ impl Engine {
     /// `truncate(path)`: open for writing, truncate, commit, close.
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
         let permit = self.gate.open(ino, Access::WRITE, ShareMode::ALL).await?;
-        let file = self.attach(ino).await?;
+        let (file, _) = self.attach(ino, None, &permit).await?;
         let done = async {
             self.drop_set_id(ino, caller).await?;
             self.with_place(ino, |place| file.truncate(size, place)).await?;
@@ -224,6 +230,22 @@ impl Engine {
         self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
     }
 
+    /// Reads, changes and writes the root's metadata, where its attributes are, one change at a time.
+    pub(super) async fn change_root(
+        &self,
+        change: impl FnOnce(&mut Metadata, Attributes) -> Result<()>,
+    ) -> Result<()> {
+        // The root has no name of its own; this one is nobody's.
+        let _name = self.guards.name(ROOT, &Segment::from_stored("")).await;
+        let attributes = self.stat_root().await?.attributes;
+        self.directory_times.take(ROOT);
+        let mut metadata = self.store.container_properties(&self.share, None).await?.metadata;
+        change(&mut metadata, attributes)?;
+        let always = Preconditions::default();
+        self.store.set_container_metadata(&self.share, metadata, &always).await?;
+        Ok(())
+    }
+
     /// Reads, changes and writes the attributes of `ino`.
     pub(super) async fn change_attributes(
         &self,
@@ -232,25 +254,26 @@ impl Engine {
     ) -> Result<()> {
         let now = now();
         if ino == ROOT {
-            let mut attributes = self.stat_root().await?.attributes;
-            change(&mut attributes, now);
-            let always = Preconditions::default();
-            self.store.set_container_metadata(&self.share, attributes.to_metadata(), &always).await?;
-            return Ok(());
+            return self
+                .change_root(|metadata, mut attributes| {
+                    change(&mut attributes, now);
+                    attributes.write_to(metadata);
+                    Ok(())
+                })
+                .await;
         }
         let _tree = self.guards.tree().await;
-        let Some((parent, segment)) = self.nodes.place(ino) else {
-            let file = self.open_file(ino).ok_or(FsError::NotFound)?;
+        let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
+            let file = self.open_file(ino).ok_or(FsError::Stale)?;
             return file.change_nameless(|attributes| change(attributes, now));
         };
-        let _name = self.guards.name(parent, &segment).await;
-        let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
-        let at = self.at(name);
-        let found = self.local()?.find(&at)?;
+        let found = self.local()?.find(at)?;
         let mut attributes = self.stat_found(ino, &found)?.attributes;
+        // A directory's waiting times are in these attributes and are written with them.
+        self.directory_times.take(ino);
         change(&mut attributes, now);
         let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
-        self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
+        self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await
     }
 
     /// The content did not change with the version: what the kernel cached of it is still right.

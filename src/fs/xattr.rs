@@ -87,26 +87,25 @@ impl Engine {
         ino: Ino,
         change: impl FnOnce(&mut Metadata) -> Result<()>,
     ) -> Result<()> {
-        let always = Preconditions::default();
         if ino == ROOT {
-            let mut attributes = self.stat(ROOT).await?.attributes;
-            attributes.ctime = now();
-            let mut metadata = self.store.container_properties(&self.share, None).await?.metadata;
-            change(&mut metadata)?;
-            attributes.write_to(&mut metadata);
-            self.store.set_container_metadata(&self.share, metadata, &always).await?;
-            return Ok(());
+            return self
+                .change_root(|metadata, mut attributes| {
+                    change(metadata)?;
+                    attributes.ctime = now();
+                    attributes.write_to(metadata);
+                    Ok(())
+                })
+                .await;
         }
         let _tree = self.guards.tree().await;
-        let (parent, segment) = self.nodes.place(ino).ok_or(FsError::NotFound)?;
-        let _name = self.guards.name(parent, &segment).await;
-        let at = self.at(self.nodes.child_name(parent, &segment)?);
-        let found = self.local()?.find(&at)?;
+        let guarded = self.guard_name(ino).await?.ok_or(FsError::Stale)?;
+        let at = &guarded.at;
+        let found = self.local()?.find(at)?;
         let mut attributes = self.stat_found(ino, &found)?.attributes;
         attributes.ctime = now();
         let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         change(&mut metadata)?;
-        self.write_metadata(ino, &at, found.blob.as_deref(), metadata, &attributes).await
+        self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await
     }
 
     pub(super) async fn write_metadata(

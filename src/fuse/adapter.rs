@@ -129,8 +129,7 @@ fn serving(
             Ok(id) if matches!(route, Route::Direct(_)) => (FopenFlags::FOPEN_DIRECT_IO, Some(id)),
             Ok(id) => (FopenFlags::empty(), Some(id)),
             Err(error) => {
-                tracing::debug!(%error, "the kernel does not take a file for passthrough");
-                engine.set_passthrough(false);
+                tracing::warn!(%error, "the kernel does not take a file for passthrough");
                 if let Err(error) = engine.kernel_refused(handle) {
                     tracing::debug!(%error, "the handle is gone already");
                 }
@@ -551,7 +550,7 @@ impl Filesystem for Adapter {
             }
             let read = engine.read_directory(HandleId(handle.0), offset.saturating_sub(DOTS), |at, entry| {
                 // An entry that went away meanwhile is left out.
-                let Ok(stat) = engine.entry_stat(entry) else {
+                let Ok(stat) = engine.entry_stat(ino, entry) else {
                     return true;
                 };
                 let attr = file_attr(&stat);

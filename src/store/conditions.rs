@@ -219,6 +219,7 @@ fn judge_present(condition: WriteCondition<'_>, kind: WriteKind, subject: &Subje
 }
 
 /// The one condition of a write that counts.
+#[derive(Clone, Copy)]
 enum WriteCondition<'a> {
     None,
     Match(&'a EtagMatch),

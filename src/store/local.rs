@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -173,18 +174,25 @@ pub struct Scratch {
     id: u64,
     file: Arc<File>,
     home: Arc<dyn ScratchHome>,
+    /// Somebody else may go on looking at the file after it was given back.
+    exposed: AtomicBool,
 }
 
 /// Where scratch files come from and go back to.
 pub trait ScratchHome: Send + Sync + std::fmt::Debug {
-    /// Called once, when the last user is done with the file.
-    fn give_back(&self, id: u64, file: Arc<File>);
+    /// Called once, when the last user is done with the file. If it was exposed, nobody may use it again.
+    fn give_back(&self, id: u64, file: Arc<File>, exposed: bool);
 }
 
 impl Scratch {
     /// For stores: a scratch file with the store's number for it.
     pub fn new(id: u64, file: Arc<File>, home: Arc<dyn ScratchHome>) -> Self {
-        Self { id, file, home }
+        Self { id, file, home, exposed: AtomicBool::new(false) }
+    }
+
+    /// Notes that the file was handed to somebody who may keep it mapped for reading.
+    pub fn expose(&self) {
+        self.exposed.store(true, Ordering::Relaxed);
     }
 
     /// The store's number for this file.
@@ -200,7 +208,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.home.give_back(self.id, Arc::clone(&self.file));
+        self.home.give_back(self.id, Arc::clone(&self.file), self.exposed.load(Ordering::Relaxed));
     }
 }
 

@@ -1,10 +1,11 @@
-//! File operations that std does not offer: holes, allocation, times.
+//! File operations that std does not offer: holes, allocation, times, who else has the file. The store's OS edge.
 //!
 //! Free functions over an open file, so that scratch files and content files are handled alike.
 
 use std::fs::{File, FileTimes};
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
@@ -31,7 +32,7 @@ pub fn punch_hole(file: &File, range: Range<u64>) -> io::Result<()> {
 }
 
 fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let end = range.end.min(file.metadata()?.len());
     let mut at = range.start;
     while at < end {
@@ -76,4 +77,53 @@ fn seek(file: &File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
 /// Sets the time of last change of the file's content.
 pub fn set_modified(file: &File, mtime: Moment) -> io::Result<()> {
     file.set_times(FileTimes::new().set_modified(mtime.into()))
+}
+
+/// Whether no other descriptor or mapping can write to the file, ours (open for writing) being the only one.
+///
+/// Asks for a write lease on the file and gives it back at once; the kernel refuses it while there is another writer.
+pub fn is_sole_writer(file: &File) -> io::Result<bool> {
+    // SAFETY: F_SETLEASE takes a descriptor, which is open as long as `file` is, and an integer.
+    let taken = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
+    if taken == 0 {
+        // SAFETY: as above.
+        let given = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        return if given == 0 { Ok(true) } else { Err(io::Error::last_os_error()) };
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => Ok(false),
+        // A file system without leases: assume the worst.
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+/// Closes a second descriptor of a file that was just cut to nothing.
+///
+/// ext4 writes a file out when a descriptor is closed after such a cut, because it takes that for a program that
+/// replaces the content. Closing one now, with nothing to write, spares the next user that wait.
+pub fn settle_emptied(file: &File) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::OpenOptions::new().write(true).open(path).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_writer_is_noticed() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ours = file.reopen().unwrap();
+        let writable = File::options().read(true).write(true).open(file.path()).unwrap();
+        assert!(!is_sole_writer(&writable).unwrap(), "the temporary file's own descriptors");
+        drop(ours);
+        let path = file.into_temp_path();
+        assert!(is_sole_writer(&writable).unwrap());
+        let other = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(!is_sole_writer(&writable).unwrap());
+        drop(other);
+        assert!(is_sole_writer(&writable).unwrap());
+    }
 }

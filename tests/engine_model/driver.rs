@@ -16,7 +16,7 @@ use leasefs::store::{BlobStore, ContainerName};
 use super::model::{Entry, Model, Refused, parent};
 
 const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
-const INLINE_MAX: usize = 64 << 10;
+const INLINE_MAX: usize = 16 << 10;
 
 /// A small seeded generator; the sequence belongs to the seed for ever.
 pub struct Dice(u64);

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -25,6 +26,9 @@ use super::{EmbeddedStore, Growth, copy, extents};
 /// First byte of the keys.
 pub(super) const STAGED_TAG: u8 = b'b';
 const BLOCK_ID_MAX: usize = 64;
+/// Staged blocks that nobody touched for a week are dropped, as the service does.
+const STAGED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
 const STAGED_BLOCKS_MAX: u32 = 100_000;
 const COMMITTED_BLOCKS_MAX: usize = 50_000;
 
@@ -69,6 +73,33 @@ impl EmbeddedStore {
         }
         let value = self.kv.get(Space::Misc, &staging_key(root, at.name.as_str()))?;
         value.map(|value| decode(&value, "a staging record")).transpose()
+    }
+
+    /// Drops blocks that were staged long ago and never committed; answers for how many names.
+    pub(super) fn drop_stale_blocks(&self) -> Result<u64> {
+        if !self.staged_any.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let now = (self.clock)();
+        let mut dropped = 0;
+        for pair in self.kv.view()?.prefix(Space::Misc, &[STAGED_TAG]) {
+            let (key, value) = pair?;
+            if !is_staging_key(&key) {
+                continue;
+            }
+            let seen: Staging = decode(&value, "a staging record")?;
+            if now.since(seen.touched) < STAGED_FOR || seen.lease.is_locked(now) {
+                continue;
+            }
+            self.write(Growth::Frees, points!("purge"), |tx| {
+                // Somebody may have gone on with it meanwhile.
+                let current = self.kv.get(Space::Misc, &key)?;
+                let unchanged = current.is_some_and(|current| *current == *value);
+                if unchanged { tx.drop_staged_keys(&key) } else { Ok(()) }
+            })?;
+            dropped += 1;
+        }
+        Ok(dropped)
     }
 
     /// What a name without a blob is.
@@ -323,16 +354,22 @@ impl Tx<'_> {
 
     /// Drops what is staged under a name.
     pub(super) fn drop_staged(&mut self, root: u64, at: &BlobPath) -> Result<()> {
-        if self.store.staging(root, at)?.is_none() {
-            return Ok(());
+        match self.store.staging(root, at)? {
+            Some(_) => self.drop_staged_keys(&staging_key(root, at.name.as_str())),
+            None => Ok(()),
         }
-        let key = staging_key(root, at.name.as_str());
+    }
+
+    fn drop_staged_keys(&mut self, staging_key: &[u8]) -> Result<()> {
         let view = self.store.kv.view()?;
-        for (id, block) in self.store.staged_blocks(&view, root, at)? {
-            self.drop_content(&block.content);
-            self.batch.remove(Space::Misc, block_key(root, at.name.as_str(), &id));
+        for pair in view.prefix(Space::Misc, staging_key) {
+            let (key, value) = pair?;
+            if key.len() > staging_key.len() {
+                let block: StagedBlock = decode(&value, "a staged block")?;
+                self.drop_content(&block.content);
+            }
+            self.batch.remove(Space::Misc, &*key);
         }
-        self.batch.remove(Space::Misc, key);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::store::{ContainerName, Result, StoreError};
 
@@ -18,6 +19,10 @@ use super::{EmbeddedOptions, EmbeddedStore, blocks, containers, purge, snapshots
 
 /// Problems listed one by one; further ones are only counted.
 const LISTED_PROBLEMS: usize = 1000;
+
+/// How often a file that nothing refers to is looked at again before it counts as a problem.
+const LOOKS: u32 = 3;
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -351,6 +356,7 @@ impl Check<'_> {
     }
 
     fn folders(&mut self) -> Result<()> {
+        let mut unknown = Vec::new();
         for folder in 0..FOLDERS {
             let path = self.store.files.folder().join(folder_name(folder));
             let Ok(entries) = fs::read_dir(&path) else { continue };
@@ -358,15 +364,27 @@ impl Check<'_> {
                 let entry =
                     entry.map_err(|error| StoreError::io(format!("read {}", path.display()), error))?;
                 self.report.files += 1;
-                let name = entry.file_name();
-                let number = name.to_str().and_then(|name| u64::from_str_radix(name, 16).ok());
-                let wanted =
-                    number.is_some_and(|n| self.files.contains_key(&n) || self.store.files.in_use(n));
-                if !wanted {
-                    self.report.problem(|| format!("{} belongs to no blob", entry.path().display()));
+                if self.is_unknown(&entry.path()) {
+                    unknown.push(entry.path());
                 }
             }
         }
+        // A file on its way from one user to the next, or to its removal, looks unknown for a moment.
+        for _ in 0..LOOKS {
+            if !unknown.is_empty() {
+                std::thread::sleep(LOOK_AGAIN_AFTER);
+                unknown.retain(|path| path.exists() && self.is_unknown(path));
+            }
+        }
+        for path in unknown {
+            self.report.problem(|| format!("{} belongs to no blob", path.display()));
+        }
         Ok(())
+    }
+
+    fn is_unknown(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let number = name.and_then(|name| u64::from_str_radix(name, 16).ok());
+        !number.is_some_and(|number| self.files.contains_key(&number) || self.store.files.in_use(number))
     }
 }

@@ -142,7 +142,7 @@ impl Files {
                     return Ok((number, Arc::new(file)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.make_folder(folder_of(number))?
+                    self.make_folder(folder_of(number))?;
                 }
                 // A leftover of a power loss has the number: it stays to be cleaned up.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -219,6 +219,8 @@ impl Files {
     pub(super) fn hold(self: &Arc<Self>, number: u64, file: Arc<File>) -> Scratch {
         let fresh = Usage { published: true, ..Usage::default() };
         self.usage.lock().entry(number).or_insert(fresh).held = true;
+        // The writer's own descriptor is to be the only one of ours.
+        self.open.lock().pop(&number);
         let home: Arc<Files> = Arc::clone(self);
         Scratch::new(number, file, home)
     }
@@ -331,14 +333,14 @@ impl Files {
 }
 
 impl ScratchHome for Files {
-    fn give_back(&self, id: u64, file: Arc<File>) {
+    fn give_back(&self, id: u64, file: Arc<File>, exposed: bool) {
         let Some(ended) = self.end(id, |usage| usage.held = false) else { return };
         if ended.referenced {
             return;
         }
         crash_point("give_back_after_release");
         // A file that was ever read by others is not used again: a late reader must not see a stranger's bytes.
-        if ended.published {
+        if ended.published || exposed {
             return self.doom(id);
         }
         match self.pool.give(id, file) {

@@ -24,6 +24,9 @@ const COMPACTION_PART: u32 = 10;
 /// How often the thread looks for work that nobody announces.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often staged blocks that were never committed are looked for.
+const STALE_EVERY: Duration = Duration::from_secs(3600);
+
 /// The handle of the keeper thread.
 #[derive(Default)]
 pub(super) struct Keeper {
@@ -63,6 +66,8 @@ impl Keeper {
             shared: Arc::clone(&self.shared),
             checkpoint_every,
         };
+        let cleaning = if leftovers.is_some() { Cleaning::Running } else { Cleaning::Done };
+        *self.shared.cleaning.lock() = cleaning;
         let spawned =
             std::thread::Builder::new().name("store-keeper".into()).spawn(move || work.run(leftovers));
         match spawned {
@@ -107,8 +112,7 @@ struct Work {
 
 impl Work {
     fn run(&self, leftovers: Option<u64>) {
-        *self.shared.cleaning.lock() = match leftovers.map_or(Ok(true), |below| self.remove_leftovers(below))
-        {
+        let cleaned = match leftovers.map_or(Ok(true), |below| self.remove_leftovers(below)) {
             Ok(true) => Cleaning::Done,
             Ok(false) => Cleaning::Unfinished,
             Err(error) => {
@@ -116,9 +120,11 @@ impl Work {
                 Cleaning::Unfinished
             }
         };
+        *self.shared.cleaning.lock() = cleaned;
         self.shared.cleaned.notify_all();
         let mut checkpointed = Instant::now();
         let mut compact_after = Instant::now();
+        let mut look_for_stale = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             remove_doomed(&self.kv, &self.files, LOOK_EVERY.min(self.checkpoint_every));
             if checkpointed.elapsed() >= self.checkpoint_every {
@@ -129,6 +135,10 @@ impl Work {
                 compact_after = Instant::now() + self.compact() * COMPACTION_PART;
             }
             self.purge();
+            if Instant::now() >= look_for_stale {
+                look_for_stale = Instant::now() + STALE_EVERY;
+                self.drop_stale_blocks();
+            }
         }
     }
 
@@ -166,6 +176,13 @@ impl Work {
                     return;
                 }
             }
+        }
+    }
+
+    fn drop_stale_blocks(&self) {
+        let Some(store) = self.store.upgrade() else { return };
+        if let Err(error) = store.drop_stale_blocks() {
+            tracing::warn!(%error, "blocks that were never committed could not be dropped");
         }
     }
 

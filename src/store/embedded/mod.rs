@@ -1,10 +1,10 @@
 //! The embedded store: blobs on this machine's own disk.
 //!
-//! Names, properties and small content are in an ordered key-value store ([`kv`]); bigger content is in plain files
-//! ([`content`]). A change is a transaction ([`tx`]): one writer at a time reads, judges the conditions and writes one
+//! Names, properties and small content are in an ordered key-value store (`kv`); bigger content is in plain files
+//! (`content`). A change is a transaction (`tx`): one writer at a time reads, judges the conditions and writes one
 //! atomic batch, which is with the operating system before the call returns. Reads take no part in that. A committer
-//! thread makes batches durable for everybody who waits ([`committer`]); a keeper thread does what can wait
-//! ([`keeper`]).
+//! thread makes batches durable for everybody who waits (`committer`); a keeper thread does what can wait
+//! (`keeper`).
 //!
 //! The store must never overwrite bytes that a committed version refers to, and never answer before the change is
 //! written.
@@ -187,13 +187,20 @@ impl EmbeddedStore {
         points: Points,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
-        if growth == Growth::Adds {
-            self.space.check()?;
+        match growth {
+            Growth::Adds => self.space.check()?,
+            Growth::Frees => self.space.make_room(),
         }
         let mut tx = Tx::begin(self);
-        let answer = work(&mut tx)?;
-        tx.commit(points)?;
-        Ok(answer)
+        let done = work(&mut tx).and_then(|answer| tx.commit(points).map(|()| answer));
+        done.map_err(|error| match error {
+            // The database does not always say why it failed.
+            StoreError::Full | StoreError::Io { .. } if self.space.is_low() => {
+                self.space.distrust();
+                StoreError::Full
+            }
+            other => other,
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Content files kept open and empty for the next writers: making one takes longer than writing a small blob.
 //!
 //! A file that comes back has the last writer's bytes in it. Emptying it takes as long as everything else a small
-//! blob needs, so that is left to the keeper unless the empty ones run out.
+//! blob needs, so that is left to the keeper unless the empty ones run out. A file that a program still has mapped
+//! (the kernel says so) is never used again.
 
 use std::fs::File;
 use std::io;
@@ -9,6 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use crate::store::sparse;
 
 /// Empty files kept.
 const EMPTY_FILES: usize = 64;
@@ -34,6 +37,8 @@ pub(super) struct Pool {
 struct Kept {
     empty: Vec<Numbered>,
     used: Vec<Numbered>,
+    /// Not to be used again; the keeper removes them.
+    rejected: Vec<u64>,
 }
 
 /// What became of a file that came back.
@@ -57,8 +62,9 @@ impl Pool {
                 }
                 kept.used.pop()?
             };
-            if empty(&file).is_ok() {
-                return Some((number, file));
+            match empty(&file) {
+                Ok(()) => return Some((number, file)),
+                Err(_) => self.files.lock().rejected.push(number),
             }
         }
     }
@@ -77,7 +83,7 @@ impl Pool {
 
     /// Empties what came back. Answers the files there is no room for.
     pub(super) fn tidy_up(&self) -> Vec<u64> {
-        let mut surplus = Vec::new();
+        let mut surplus = std::mem::take(&mut self.files.lock().rejected);
         loop {
             let Some((number, file)) = self.files.lock().used.pop() else { return surplus };
             let emptied = empty(&file).is_ok();
@@ -93,18 +99,26 @@ impl Pool {
     /// Takes everything out.
     pub(super) fn drain(&self) -> Vec<u64> {
         let mut kept = self.files.lock();
-        let Kept { empty, used } = std::mem::take(&mut *kept);
-        empty.into_iter().chain(used).map(|(number, _)| number).collect()
+        let Kept { empty, used, rejected } = std::mem::take(&mut *kept);
+        empty.into_iter().chain(used).map(|(number, _)| number).chain(rejected).collect()
     }
 
     /// Whether the file is here.
     pub(super) fn contains(&self, number: u64) -> bool {
         let kept = self.files.lock();
         kept.empty.iter().chain(&kept.used).any(|(other, _)| *other == number)
+            || kept.rejected.contains(&number)
     }
 }
 
 fn empty(file: &File) -> io::Result<()> {
+    if !sparse::is_sole_writer(file)? {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
     let now = file.metadata()?;
-    if now.len() > 0 || now.blocks() > 0 { file.set_len(0) } else { Ok(()) }
+    if now.len() > 0 || now.blocks() > 0 {
+        file.set_len(0)?;
+        sparse::settle_emptied(file)?;
+    }
+    Ok(())
 }

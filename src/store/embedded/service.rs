@@ -164,7 +164,7 @@ impl BlobStore for EmbeddedStore {
         metadata: Option<Metadata>,
         conditions: &Preconditions,
     ) -> Result<(SnapshotId, Arc<BlobProperties>)> {
-        self.blob_snapshot(at, metadata, conditions)
+        self.blob_snapshot(at, metadata.as_ref(), conditions)
     }
 
     async fn list_snapshots(&self, at: &BlobPath) -> Result<Vec<(SnapshotId, Arc<BlobProperties>)>> {

@@ -47,7 +47,7 @@ impl EmbeddedStore {
     pub(super) fn blob_snapshot(
         &self,
         at: &BlobPath,
-        metadata: Option<Metadata>,
+        metadata: Option<&Metadata>,
         conditions: &Preconditions,
     ) -> Result<(SnapshotId, Arc<BlobProperties>)> {
         self.with_second(at, None, |entry, body| {
@@ -68,7 +68,7 @@ impl EmbeddedStore {
                 }
                 let mut taken = changed(&now, |blob| {
                     blob.lease = Default::default();
-                    if let Some(metadata) = &metadata {
+                    if let Some(metadata) = metadata {
                         blob.metadata = metadata.clone();
                     }
                 });

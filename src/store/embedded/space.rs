@@ -1,8 +1,14 @@
-//! Room on the disk, and the refusal that comes before the disk's own.
+//! Room on the disk: the refusal that comes before the disk's own, and a ballast that is dropped when all is full.
+//!
+//! A change that adds something is refused while some room is left, so that what the database writes in the
+//! background still fits. If the disk is filled to the last byte all the same (others write to it, and content is
+//! written past this module), a delete could not even be noted down; then the ballast makes room for it.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sys::statvfs::statvfs;
 use parking_lot::Mutex;
 
@@ -14,44 +20,112 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 /// Or after this many changes.
 const ASK_AFTER: u32 = 256;
 
-/// Kept free for the database's own work and for deletes, but no more than a part of the disk.
+/// Kept free for the database's own work, but no more than a part of the disk.
 const RESERVE_MAX: u64 = 64 << 20;
 const RESERVE_PART: u64 = 16;
+
+/// Size of the ballast, but no more than a part of the disk.
+const BALLAST_MAX: u64 = 8 << 20;
+const BALLAST_PART: u64 = 32;
+
+const BALLAST_FILE: &str = "ballast";
 
 /// Refuses changes when the disk is nearly full.
 pub(super) struct SpaceGuard {
     folder: PathBuf,
-    last: Mutex<Option<Asked>>,
+    last: Mutex<State>,
 }
 
-struct Asked {
-    at: Instant,
+struct State {
+    asked: Option<Instant>,
     changes: u32,
-    enough: bool,
+    room: Room,
+    ballast: bool,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// Enough for everything.
+    Enough,
+    /// Only for deletes.
+    Reserve,
+    /// Hardly even for those.
+    Nothing,
+}
+
+fn reserve(space: &Space) -> u64 {
+    RESERVE_MAX.min(space.total / RESERVE_PART)
+}
+
+fn ballast(space: &Space) -> u64 {
+    BALLAST_MAX.min(space.total / BALLAST_PART)
 }
 
 impl SpaceGuard {
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), last: Mutex::new(None) }
+        let ballast = fs::metadata(folder.join(BALLAST_FILE)).is_ok_and(|file| file.len() > 0);
+        let state = State { asked: None, changes: 0, room: Room::Enough, ballast };
+        Self { folder: folder.to_owned(), last: Mutex::new(state) }
     }
 
     /// Whether a change that adds something may go on.
     pub(super) fn check(&self) -> Result<()> {
+        match self.room()? {
+            Room::Enough => Ok(()),
+            Room::Reserve | Room::Nothing => Err(StoreError::Full),
+        }
+    }
+
+    /// Before a change that frees something: drops the ballast if there is no other room.
+    pub(super) fn make_room(&self) {
+        if matches!(self.room(), Ok(Room::Nothing)) {
+            let mut last = self.last.lock();
+            if std::mem::take(&mut last.ballast) {
+                tracing::warn!(folder = %self.folder.display(), "the disk is full; deletes use the last reserve");
+                let _ = fs::remove_file(self.folder.join(BALLAST_FILE));
+            }
+        }
+    }
+
+    /// A write failed for want of room: ask the system before the next.
+    pub(super) fn distrust(&self) {
+        self.last.lock().asked = None;
+    }
+
+    /// Whether a failure may be due to a full disk, whatever it said.
+    pub(super) fn is_low(&self) -> bool {
+        self.ask().is_ok_and(|space| space.available <= reserve(&space))
+    }
+
+    fn room(&self) -> Result<Room> {
         let mut last = self.last.lock();
-        let known = match &mut *last {
-            Some(asked) if asked.enough && asked.changes < ASK_AFTER && asked.at.elapsed() < ASK_EVERY => {
-                asked.changes += 1;
-                true
-            }
-            _ => {
-                let space = self.ask()?;
-                let reserve = RESERVE_MAX.min(space.total / RESERVE_PART);
-                let enough = space.available > reserve;
-                *last = Some(Asked { at: Instant::now(), changes: 0, enough });
-                enough
-            }
+        let fresh = last.asked.is_some_and(|asked| asked.elapsed() < ASK_EVERY);
+        if fresh && last.changes < ASK_AFTER && last.room == Room::Enough {
+            last.changes += 1;
+            return Ok(Room::Enough);
+        }
+        let space = self.ask()?;
+        let room = match space.available {
+            room if room > reserve(&space) => Room::Enough,
+            room if room > ballast(&space) / 2 => Room::Reserve,
+            _ => Room::Nothing,
         };
-        if known { Ok(()) } else { Err(StoreError::Full) }
+        (last.asked, last.changes, last.room) = (Some(Instant::now()), 0, room);
+        if !last.ballast && space.available > reserve(&space) + 2 * ballast(&space) {
+            last.ballast = self.lay_ballast(ballast(&space));
+        }
+        Ok(room)
+    }
+
+    fn lay_ballast(&self, size: u64) -> bool {
+        let path = self.folder.join(BALLAST_FILE);
+        let laid = File::create(&path)
+            .and_then(|file| Ok(fallocate(&file, FallocateFlags::empty(), 0, size.cast_signed())?));
+        if laid.is_err() {
+            let _ = fs::remove_file(&path);
+        }
+        laid.is_ok()
     }
 
     /// Room as the system sees it.

@@ -3,6 +3,7 @@
 //! ```text
 //! FOLDER/FORMAT     one line that says what this is; FORMAT.new while the store is being made
 //!        owner      held by the process that has the store open; holds its pid
+//!        ballast    room for deletes on a full disk
 //!        clean      there only if the last process left in order
 //!        kv/        the database
 //!        content/   up to 256 folders of content files

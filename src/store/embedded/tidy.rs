@@ -9,13 +9,11 @@
 //! the record refers to it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use nix::fcntl::{FallocateFlags, fallocate};
-
+use crate::store::sparse::punch_hole;
 use crate::store::{BlobPath, Result, StoreError, crash_point};
 
 use super::committer::persist;
@@ -70,6 +68,9 @@ impl EmbeddedStore {
         if whole_file(extents) || self.files.any_live(&entry.content.files()) {
             return Ok(());
         }
+        // Whoever replaces the version meanwhile leaves its files in place until this is dropped.
+        let still_there = || Ok(self.current(at)?.is_some_and(|now| now.content == entry.content));
+        let Some(_reader) = self.open_entry(&entry, &still_there)? else { return Ok(()) };
         let pieces = placed(extents);
         match self.usable_base(&entry, &pieces)? {
             Some(base) => self.move_into(at, &entry, &pieces, base),
@@ -147,7 +148,7 @@ impl EmbeddedStore {
     fn write_piece(&self, target: &File, piece: &Placed) -> Result<()> {
         let failed = |error| StoreError::io("tidy", error);
         let Some(source) = piece.extent.source else {
-            return clear(target, piece.range()).map_err(failed);
+            return punch_hole(target, piece.range()).map_err(failed);
         };
         let file = self.files.open(source.file).map_err(failed)?;
         let mut buffer = vec![0; usize::try_from(piece.extent.len.min(CHUNK)).unwrap_or(0)];
@@ -177,25 +178,5 @@ impl EmbeddedStore {
             tx.put_blob(&spot, Arc::new(tidied));
             Ok(())
         })
-    }
-}
-
-/// Makes a range read as zeros.
-fn clear(file: &File, range: Range<u64>) -> io::Result<()> {
-    let mode = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    let (offset, length) = (range.start.cast_signed(), (range.end - range.start).cast_signed());
-    match fallocate(file, mode, offset, length) {
-        Ok(()) => Ok(()),
-        Err(nix::errno::Errno::EOPNOTSUPP) => {
-            let zeros = vec![0; usize::try_from((range.end - range.start).min(CHUNK)).unwrap_or(0)];
-            let mut at = range.start;
-            while at < range.end {
-                let length = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(zeros.len());
-                file.write_all_at(&zeros[..length], at)?;
-                at += length as u64;
-            }
-            Ok(())
-        }
-        Err(errno) => Err(errno.into()),
     }
 }

@@ -129,3 +129,28 @@ fn unpublished_scratch_files_are_used_again() {
     assert_ne!(bench.store.scratch().unwrap().id(), number, "it is content now");
     assert_eq!(bench.read("f"), b"some bytes");
 }
+
+#[test]
+fn blocks_that_nobody_commits_go_after_a_week() {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    let time = Arc::new(AtomicI64::new(1_790_000_000_000_000_000));
+    let clock = {
+        let time = Arc::clone(&time);
+        Arc::new(move || crate::share::Moment(time.load(Ordering::Relaxed)))
+    };
+    let bench = Bench::new(EmbeddedOptions { clock, ..small() });
+    let day = 24 * 3600 * 1_000_000_000;
+    let stage = |name: &str| {
+        let id = crate::store::BlockId(vec![1]);
+        block_on(bench.store.put_block(&at(name), &id, vec![1; 100].into(), None)).unwrap();
+    };
+    stage("old");
+    time.fetch_add(5 * day, Ordering::Relaxed);
+    stage("young");
+    time.fetch_add(3 * day, Ordering::Relaxed);
+    assert_eq!(bench.store.drop_stale_blocks().unwrap(), 1);
+    let list = |name: &str| block_on(bench.store.get_block_list(&at(name), &Preconditions::default()));
+    assert!(matches!(list("old"), Err(StoreError::BlobNotFound(_))));
+    assert_eq!(list("young").unwrap().uncommitted.len(), 1);
+    bench.assert_clean();
+}

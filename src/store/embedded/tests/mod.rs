@@ -1,6 +1,7 @@
 //! Tests of the embedded store from inside.
 
 mod basic;
+mod concurrent;
 mod contents;
 mod tree;
 

@@ -1,0 +1,142 @@
+//! Closing files, and what is left to do then.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::crash_point;
+
+use super::Engine;
+use super::error::Result;
+use super::file::OpenFile;
+use super::gate::{Closing, OpenPermit, RemovePermit};
+use super::handles::HandleId;
+use super::nodes::Ino;
+use super::place::Guarded;
+
+/// How soon a file that is still mapped after its last close is looked at again, at first and at most.
+const LINGER_FIRST: Duration = Duration::from_millis(1);
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// What a close did.
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseReport {
+    /// The file.
+    pub ino: Ino,
+    /// Bytes were changed after the last flush (through a mapping): cached attributes are wrong.
+    pub changed: bool,
+}
+
+impl Engine {
+    /// Closes a handle: commits what is not committed yet, and finishes a pending remove with the last close.
+    pub async fn release(&self, handle: HandleId) -> Result<ReleaseReport> {
+        let handle = self.handles.remove(handle)?;
+        let ino = handle.file.ino();
+        // If that cannot be told, there may be something.
+        let changed = handle.file.needs_commit().unwrap_or(true);
+        if changed && let Err(error) = self.commit(&handle.file).await {
+            tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
+        }
+        self.detach(Arc::clone(&handle.file), &handle.permit).await;
+        Ok(ReleaseReport { ino, changed })
+    }
+
+    /// Gives up one use of an open file, with the permit that went with it.
+    pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
+        let ino = file.ino();
+        let closing = permit.close();
+        // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
+        let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
+        if !lingers {
+            self.drop_use(&file).await;
+        }
+        drop(file);
+        if let Closing::Remove(permit) = closing
+            && let Err(error) = self.finish_remove(ino, permit).await
+        {
+            tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
+        }
+    }
+
+    /// Gives up a use whose open did not come about. Nothing was changed, so there is nothing to finish.
+    pub(super) fn give_up(&self, file: &Arc<OpenFile>, permit: &OpenPermit) {
+        self.drop_file(file);
+        self.nodes.unhold(file.ino());
+        drop(permit.close());
+    }
+
+    /// Gives up one use; the last one takes the file out of the table.
+    async fn drop_use(&self, file: &Arc<OpenFile>) {
+        let last = self.drop_file(file);
+        self.nodes.unhold(file.ino());
+        if last && file.in_pieces() {
+            self.tidy(file.ino()).await;
+        }
+    }
+
+    /// Takes the file out of the table if this was its last use.
+    fn drop_file(&self, file: &Arc<OpenFile>) -> bool {
+        let mut files = self.files.lock();
+        if !file.drop_open() {
+            return false;
+        }
+        if let Entry::Occupied(entry) = files.entry(file.ino())
+            && Arc::ptr_eq(entry.get(), file)
+        {
+            entry.remove();
+        }
+        true
+    }
+
+    /// Keeps a file that a program still has mapped, and commits what it writes, until the mapping is gone.
+    /// Says whether that is needed.
+    fn linger(&self, file: &Arc<OpenFile>) -> bool {
+        let runtime = tokio::runtime::Handle::try_current();
+        let (Ok(runtime), Some(engine)) = (runtime, self.this.upgrade()) else {
+            return false;
+        };
+        let file = Arc::clone(file);
+        runtime.spawn(async move {
+            let mut wait = LINGER_FIRST;
+            loop {
+                tokio::time::sleep(wait).await;
+                let mapped = file.is_mapped();
+                if let Err(error) = engine.commit(&file).await {
+                    tracing::error!(ino = file.ino().0, %error, "a mapped file could not be committed");
+                }
+                if !mapped {
+                    return engine.drop_use(&file).await;
+                }
+                wait = (wait * 2).min(LINGER_MAX);
+            }
+        });
+        true
+    }
+
+    /// Takes away a pending file whose last open is closed.
+    async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
+        let _tree = self.guards.tree().await;
+        if let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? {
+            let found = self.local()?.find(at)?;
+            self.delete_blob(at).await?;
+            crash_point("finish_remove_after_delete");
+            self.forget_pending(*parent, segment, ino).await?;
+            self.lose_name(ino, &found);
+        }
+        permit.confirm();
+        Ok(())
+    }
+
+    /// Puts content back together after the last close of a file that was changed in places.
+    async fn tidy(&self, ino: Ino) {
+        let _tree = self.guards.tree().await;
+        let tidied = match self.guard_name(ino).await {
+            Ok(Some(Guarded { at, .. })) => self.local().and_then(|local| Ok(local.tidy(&at)?)),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = tidied {
+            tracing::debug!(ino = ino.0, %error, "content stays in pieces");
+        }
+    }
+}

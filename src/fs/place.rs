@@ -1,0 +1,57 @@
+//! Where a file's blob is, for as long as it has to stay there.
+
+use crate::store::BlobPath;
+
+use super::attributes::Attributes;
+use super::commit::Committing;
+use super::error::{FsError, Result};
+use super::file::Place;
+use super::guards::NameGuard;
+use super::names::Segment;
+use super::nodes::Ino;
+use super::{Engine, now};
+
+/// The guarded name of a file: it is the file's as long as this is held.
+#[derive(Debug)]
+pub(super) struct Guarded<'a> {
+    pub(super) at: BlobPath,
+    pub(super) parent: Ino,
+    pub(super) segment: Segment,
+    _name: NameGuard<'a>,
+}
+
+impl Engine {
+    /// Guards the name that `ino` has; nothing if it has none. For holders of the tree guard.
+    ///
+    /// The name may change while the guard is waited for, so it is looked at again afterwards. Whoever acts on a
+    /// file's name without this may act on another file.
+    pub(super) async fn guard_name(&self, ino: Ino) -> Result<Option<Guarded<'_>>> {
+        loop {
+            let Some((parent, segment)) = self.nodes.place(ino) else {
+                return Ok(None);
+            };
+            let name = self.guards.name(parent, &segment).await;
+            if self.nodes.place(ino).is_some_and(|now| now == (parent, segment.clone())) {
+                let at = self.at(self.nodes.child_name(parent, &segment)?);
+                return Ok(Some(Guarded { at, parent, segment, _name: name }));
+            }
+        }
+    }
+
+    /// Runs `action` with what a change of content may need, while the file's name stays where it is.
+    pub(super) async fn with_place<T>(
+        &self,
+        ino: Ino,
+        action: impl FnOnce(Place<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let _tree = self.guards.tree().await;
+        let store = self.local()?;
+        let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
+            return action(Place { store, at: None, info: None, mtime: now(), now: now() });
+        };
+        let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
+        let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
+        let info = Committing { engine: self, ino, blob };
+        action(Place { store, at: Some(at), info: Some(&info), mtime, now: now() })
+    }
+}

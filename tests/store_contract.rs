@@ -1,0 +1,87 @@
+//! The contract of a blob store, run on the embedded store.
+//!
+//! The cases in `store_contract/` know only the trait and a clock they can move; another backend runs them by
+//! offering both in its own file beside this one.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "store_contract/blobs.rs"]
+mod blobs;
+#[path = "store_contract/blocks.rs"]
+mod blocks;
+#[path = "store_contract/conditions.rs"]
+mod conditions;
+#[path = "store_contract/containers.rs"]
+mod containers;
+#[path = "store_contract/copies.rs"]
+mod copies;
+#[path = "store_contract/leases.rs"]
+mod leases;
+#[path = "store_contract/listing.rs"]
+mod listing;
+#[path = "store_contract/support.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use leasefs::share::Moment;
+use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
+
+use support::Bench;
+
+/// A new embedded store whose clock only the test moves. Content above 64 bytes is in files, so that both ways of
+/// keeping it are used.
+async fn embedded() -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let time = Arc::new(AtomicI64::new(1_790_000_000_000_000_000));
+    let clock = {
+        let time = Arc::clone(&time);
+        Arc::new(move || Moment(time.load(Ordering::SeqCst)))
+    };
+    let options = EmbeddedOptions { inline_max: 64, clock, ..EmbeddedOptions::default() };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let advance = move |duration: std::time::Duration| {
+        time.fetch_add(i64::try_from(duration.as_nanos()).unwrap(), Ordering::SeqCst);
+    };
+    let checked = Arc::clone(&store);
+    let at_end = move || {
+        let report = checked.check().unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        drop(folder);
+    };
+    Bench::new(store, Box::new(advance), Box::new(at_end)).await
+}
+
+macro_rules! cases {
+    ($($module:ident: $($case:ident)*;)*) => {
+        $(mod $module { $(
+            #[tokio::test]
+            async fn $case() {
+                let bench = crate::embedded().await;
+                crate::$module::$case(&bench).await;
+                bench.end();
+            }
+        )* })*
+    };
+}
+
+mod on_embedded {
+    cases! {
+        containers: made_once_listed_and_deleted metadata_changes_the_tag_and_blobs_do_not
+            conditions_and_leases_on_delete a_deleted_container_takes_its_blobs_along;
+        blobs: small_and_big_come_back ranges metadata_and_headers deletes_and_missing_blobs
+            put_replaces_everything tags_only_grow md5_is_kept;
+        conditions: create_only_if_absent change_only_that_version reads_say_not_modified
+            star_and_missing_blobs unsupported_combinations lease_before_conditions;
+        blocks: staged_blocks_are_invisible_until_committed lists_mix_old_and_new
+            replaced_and_dropped_blocks bad_ids_and_lists put_blob_drops_staged_blocks
+            leases_guard_staged_blocks big_and_small_blocks_together;
+        copies: copies_are_independent copy_conditions snapshots_keep_old_versions
+            deletes_and_snapshots snapshots_follow_the_name;
+        leases: every_action_in_every_state writes_need_the_id expiry_and_renewal
+            breaking a_staged_name_can_be_leased container_leases leases_keep_the_tag;
+        listing: flat_order_and_pages folded_at_slashes folded_at_other_text prefixes_and_markers
+            names_with_trailing_slash;
+    }
+}
