@@ -83,6 +83,14 @@ pub fn set_modified(file: &File, mtime: Moment) -> io::Result<()> {
 ///
 /// Asks for a write lease on the file and gives it back at once; the kernel refuses it while there is another writer.
 pub fn is_sole_writer(file: &File) -> io::Result<bool> {
+    /// From the kernel's `fcntl.h`: which signal tells the holder of a lease that somebody wants the file.
+    const F_SETSIG: libc::c_int = 10;
+    // Somebody who opens the file in that moment makes the kernel send us a signal. The usual one, SIGIO, would end
+    // the process; this one is ignored unless asked for.
+    // SAFETY: F_SETSIG takes a descriptor, which is open as long as `file` is, and an integer.
+    if unsafe { libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: F_SETLEASE takes a descriptor, which is open as long as `file` is, and an integer.
     let taken = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) };
     if taken == 0 {
@@ -125,5 +133,20 @@ mod tests {
         assert!(!is_sole_writer(&writable).unwrap());
         drop(other);
         assert!(is_sole_writer(&writable).unwrap());
+    }
+
+    #[test]
+    fn asking_does_not_end_the_process() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.into_temp_path();
+        let ours = File::options().read(true).write(true).open(&path).unwrap();
+        let opener = std::thread::spawn({
+            let path = path.to_path_buf();
+            move || (0..20_000).for_each(|_| drop(File::options().write(true).open(&path).unwrap()))
+        });
+        while !opener.is_finished() {
+            is_sole_writer(&ours).unwrap();
+        }
+        opener.join().unwrap();
     }
 }
