@@ -10,6 +10,10 @@
 
 #[path = "crash/dice.rs"]
 mod dice;
+#[path = "crash/named.rs"]
+mod named;
+#[path = "crash/points.rs"]
+mod points;
 #[path = "crash/random.rs"]
 mod random;
 #[path = "crash/rig.rs"]
@@ -19,6 +23,8 @@ mod tree;
 #[path = "crash/writer.rs"]
 mod writer;
 
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -28,7 +34,7 @@ use rig::Rig;
 use writer::Writer;
 
 /// Kills for each data path.
-const KILLS: usize = 110;
+const KILLS: usize = 150;
 
 /// The daemon lives at most so long after the writers have begun.
 const LIFE: Duration = Duration::from_millis(60);
@@ -87,6 +93,48 @@ fn random_kills(options: &[&str]) {
     }
     rig.stop();
     rig.check();
+}
+
+/// Files that were just closed are opened again and half written when the daemon is killed.
+fn closed_and_opened_again(options: &[&str]) {
+    const FILES: usize = 100;
+    const SIZE: usize = 200_000;
+    let Some(mut rig) = Rig::new(options) else { return };
+    rig.start();
+    let dir = rig.dir();
+    let path = |file: usize| dir.join(format!("f{file}"));
+    let work = |first: usize| {
+        let again = |file: usize| {
+            fs::write(path(file), vec![1; SIZE]).unwrap();
+            let open = File::options().write(true).truncate(file.is_multiple_of(3)).open(path(file)).unwrap();
+            open.write_all_at(&[2; SIZE / 2], 0).unwrap();
+            open
+        };
+        (first..FILES).step_by(4).map(again).collect::<Vec<File>>()
+    };
+    let open: Vec<Vec<File>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|first| scope.spawn(move || work(first))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    rig.kill();
+    drop(open);
+    rig.start();
+    for file in 0..FILES {
+        assert!(
+            fs::read(path(file)).unwrap() == vec![1; SIZE],
+            "{options:?}: file {file} has its old version"
+        );
+    }
+    rig.stop();
+    rig.check();
+}
+
+#[test]
+fn what_was_closed_is_whole_although_it_is_opened_again_at_once() {
+    for _ in 0..4 {
+        closed_and_opened_again(&[]);
+        closed_and_opened_again(&["--no-passthrough"]);
+    }
 }
 
 #[test]

@@ -4,12 +4,14 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout_at};
+
 use crate::store::crash_point;
 
 use super::Engine;
 use super::error::Result;
 use super::file::OpenFile;
-use super::gate::{Closing, OpenPermit, RemovePermit};
+use super::gate::{Closing, GHOST_WAIT, OpenPermit, RemovePermit};
 use super::handles::HandleId;
 use super::nodes::Ino;
 use super::place::Guarded;
@@ -33,10 +35,11 @@ impl Engine {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
         // If that cannot be told, there may be something.
-        let changed = handle.file.needs_commit().unwrap_or(true);
+        let changed = handle.commits() && handle.file.needs_commit().unwrap_or(true);
         if changed && let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
         }
+        crash_point("release_after_commit");
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
         Ok(ReleaseReport { ino, changed })
     }
@@ -85,7 +88,31 @@ impl Engine {
         {
             entry.remove();
         }
+        drop(files);
+        self.file_closed.notify_waiters();
         true
+    }
+
+    /// Waits for a file that its programs have closed already, until we know it, too.
+    ///
+    /// `close(2)` returns before the kernel tells us. What was closed is whole, and stays so until the next commit; but
+    /// a writer that joined the last one would write in place, and the last one's end would commit half of its work.
+    /// So would a writer that joins a reader that joined. A file that is still used after the wait (through a copy of
+    /// a descriptor, or a mapping) is not waited for again.
+    pub(super) async fn outlast_close(&self, ino: Ino, writes: bool) {
+        let mut deadline = None;
+        loop {
+            // Registered before the look, so that a close in between is not missed.
+            let closed = self.file_closed.notified();
+            let Some(file) = self.open_file(ino) else { return };
+            if !(writes || file.is_in_place()) || file.is_kept_open() || self.gate.is_living(ino) {
+                return;
+            }
+            let until = *deadline.get_or_insert_with(|| Instant::now() + GHOST_WAIT);
+            if timeout_at(until, closed).await.is_err() {
+                return file.keep_open();
+            }
+        }
     }
 
     /// Keeps a file that a program still has mapped, and commits what it writes, until the mapping is gone.

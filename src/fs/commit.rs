@@ -17,7 +17,7 @@ impl Engine {
     /// A program closed one of its descriptors: commit, so that the close can report a failure.
     pub async fn flush(&self, handle: HandleId) -> Result<()> {
         let handle = self.handles.peek(handle)?;
-        let done = self.commit(&handle.file).await;
+        let done = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
         handle.note_flushed();
         done
     }

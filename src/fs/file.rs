@@ -71,6 +71,8 @@ pub struct OpenFile {
     dirty: AtomicBool,
     /// How many opens share this. Changed only under the table's mutex.
     opens: AtomicUsize,
+    /// All opens looked closed once, but somebody goes on using it.
+    kept_open: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -115,7 +117,13 @@ impl OpenFile {
     /// A file with this content and its first open.
     pub fn new(ino: Ino, content: Content) -> Self {
         let state = FileState { content, serving: Serving::Nobody, writable_mapping: false, nameless: None };
-        Self { ino, state: RwLock::new(state), dirty: AtomicBool::new(false), opens: AtomicUsize::new(1) }
+        Self {
+            ino,
+            state: RwLock::new(state),
+            dirty: AtomicBool::new(false),
+            opens: AtomicUsize::new(1),
+            kept_open: AtomicBool::new(false),
+        }
     }
 
     /// One more open.
@@ -337,6 +345,16 @@ impl OpenFile {
         }
         done?;
         Ok(state.serving == Serving::Engine)
+    }
+
+    /// Notes that somebody uses the file although all of its opens look closed.
+    pub fn keep_open(&self) {
+        self.kept_open.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was noted.
+    pub fn is_kept_open(&self) -> bool {
+        self.kept_open.load(Ordering::Relaxed)
     }
 
     /// Whether the committed version is in the very file that is written to.

@@ -24,7 +24,7 @@ use super::error::{FsError, Result};
 use super::nodes::Ino;
 
 /// How long a conflict with an open that looks closed may wait for the kernel to say so.
-const GHOST_WAIT: Duration = Duration::from_millis(100);
+pub(super) const GHOST_WAIT: Duration = Duration::from_millis(100);
 
 const SHARDS: usize = 32;
 
@@ -144,20 +144,9 @@ impl Gate {
         .is_err()
     }
 
-    /// Waits for the opens of `ino` to be closed, if all of them look closed already. Those that are still there
-    /// after the wait count as living again, so that the next one does not wait for them, too.
-    pub async fn outlast_ghosts(&self, ino: Ino) {
-        let waited = self.unless_ghosts(|| match self.shard(ino).lock().get(&ino) {
-            Some(watched) if watched.state.open_count() > 0 && watched.only_ghosts() => {
-                Err(Refused { error: FsError::SharingViolation, only_ghosts: true })
-            }
-            _ => Ok(()),
-        });
-        if waited.await.is_err()
-            && let Some(watched) = self.shard(ino).lock().get_mut(&ino)
-        {
-            watched.ghosts.clear();
-        }
+    /// Whether an open of `ino` is there that does not look closed.
+    pub fn is_living(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().get(&ino).is_some_and(|watched| !watched.only_ghosts())
     }
 
     /// How many opens `ino` has.
@@ -442,29 +431,19 @@ mod tests {
         assert_eq!(before.elapsed(), Duration::ZERO, "used again: not a ghost");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_looks_closed_is_waited_for_once() {
+    #[tokio::test]
+    async fn an_open_lives_until_it_was_flushed_and_when_it_is_used_again() {
         let gate = Gate::new();
+        assert!(!gate.is_living(FILE));
         let (one, other) = (gate.open(FILE, read().0, read().1), gate.open(FILE, read().0, read().1));
         let (one, other) = (one.await.unwrap(), other.await.unwrap());
         one.flushed();
-        let before = Instant::now();
-        gate.outlast_ghosts(FILE).await;
-        assert_eq!(before.elapsed(), Duration::ZERO, "the other one lives");
+        assert!(gate.is_living(FILE), "the other one lives");
         other.flushed();
-        gate.outlast_ghosts(FILE).await;
-        assert_eq!(before.elapsed(), GHOST_WAIT);
-        gate.outlast_ghosts(FILE).await;
-        assert_eq!(before.elapsed(), GHOST_WAIT, "not again");
-        one.flushed();
-        other.flushed();
-        let waiting = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.outlast_ghosts(FILE).await }
-        });
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        drop((one, other));
-        waiting.await.unwrap();
-        assert_eq!(before.elapsed(), GHOST_WAIT + Duration::from_millis(10), "until the last is gone");
+        assert!(!gate.is_living(FILE));
+        one.used();
+        assert!(gate.is_living(FILE));
+        one.close();
+        assert!(!gate.is_living(FILE));
     }
 }

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::share::Access;
+
 use super::directories::DirectoryStream;
 use super::error::{FsError, Result};
 use super::file::OpenFile;
@@ -26,6 +28,11 @@ pub(super) struct Handle {
 impl Handle {
     pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit) -> Self {
         Self { file, permit, flushed: AtomicBool::new(false) }
+    }
+
+    /// Whether closing it commits. Somebody who only reads must not commit what others have half written.
+    pub(super) fn commits(&self) -> bool {
+        self.permit.access().contains(Access::WRITE)
     }
 
     /// The program may be done with this handle.

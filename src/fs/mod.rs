@@ -41,6 +41,7 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::share::Moment;
 use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, StoreError};
@@ -89,6 +90,8 @@ pub struct Engine {
     nodes: Nodes,
     /// Files that are open, by number.
     files: Mutex<HashMap<Ino, Arc<OpenFile>>>,
+    /// Rings when one of them is no longer.
+    file_closed: Notify,
     handles: FileHandles,
     directories: DirectoryHandles,
     pending: PendingNames,
@@ -122,6 +125,7 @@ impl Engine {
             guards: Guards::default(),
             nodes: Nodes::default(),
             files: Mutex::default(),
+            file_closed: Notify::new(),
             handles: FileHandles::default(),
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),

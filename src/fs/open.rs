@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, ETag, NewContent};
+use crate::store::{BlobPath, ETag, NewContent, crash_point};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -67,9 +67,7 @@ pub struct Opened {
 impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
-        if request.write || request.truncate {
-            self.outlast_in_place(ino).await;
-        }
+        self.outlast_close(ino, request.write || request.truncate).await;
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
@@ -78,14 +76,6 @@ impl Engine {
         let handle = self.handles.insert(Handle::new(file, permit));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
-    }
-
-    /// What was closed is whole and stays so until the next commit. A file that is written in place is not that
-    /// until the kernel has told us of its close, so a new writer waits for it.
-    async fn outlast_in_place(&self, ino: Ino) {
-        if self.open_file(ino).is_some_and(|file| file.is_in_place()) {
-            self.gate.outlast_ghosts(ino).await;
-        }
     }
 
     /// Creates a file and opens it; opens an existing one unless the request is exclusive.
@@ -156,6 +146,7 @@ impl Engine {
         let content = Live::fresh(&scratch)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let blob = store.publish(at, &scratch, 0, new, &must_be_new())?;
+        crash_point("create_after_publish");
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
         let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;

@@ -73,8 +73,9 @@ impl Rig {
     }
 
     /// Mounts with a daemon that dies at `point`. Says whether it lived long enough to serve.
-    pub fn start_doomed(&mut self, point: &str) -> bool {
-        self.spawn(Some(point), &[])
+    pub fn start_doomed(&mut self, point: &str, posix: bool) -> bool {
+        let more: &[&str] = if posix { &["--delete", "posix"] } else { &[] };
+        self.spawn(Some(point), more)
     }
 
     fn spawn(&mut self, point: Option<&str>, more: &[&str]) -> bool {
@@ -105,6 +106,11 @@ impl Rig {
     pub fn ask_to_end(&self) {
         let output = Command::new(LEASEFS).arg("umount").arg(self.dir()).output();
         drop(output.expect("leasefs runs"));
+    }
+
+    /// Whether the daemon has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        self.daemon.as_mut().is_some_and(|daemon| daemon.child.try_wait().unwrap().is_none())
     }
 
     /// Unmounts in order.

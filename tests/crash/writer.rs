@@ -99,12 +99,7 @@ impl Writer {
     }
 
     /// One call. `after` is what it leads to, nothing if it changes nothing that would survive.
-    fn step<T>(
-        &mut self,
-        what: String,
-        after: Option<Tree>,
-        call: impl FnOnce() -> io::Result<T>,
-    ) -> Done<T> {
+    fn step<T>(&mut self, what: &str, after: Option<Tree>, call: impl FnOnce() -> io::Result<T>) -> Done<T> {
         self.story.push(format!("{what}: started"));
         self.flight = after;
         let answer = call();
@@ -164,21 +159,21 @@ impl Writer {
     /// Opens what exists. The old version stays until a close, whatever the flags say.
     fn open(&mut self, path: &str, options: &OpenOptions, how: &str) -> Done<File> {
         let at = self.at(path);
-        self.step(format!("open {path} {how}"), None, || options.open(at))
+        self.step(&format!("open {path} {how}"), None, || options.open(at))
     }
 
     fn make(&mut self, path: &str) -> Done<File> {
         let node = self.fresh(Kind::File(Version::exact(&[])));
         let (at, after) = (self.at(path), self.tree.clone().with(path, node));
         let call = || OpenOptions::new().read(true).write(true).create_new(true).open(at);
-        self.step(format!("create {path}"), Some(after), call)
+        self.step(&format!("create {path}"), Some(after), call)
     }
 
     fn write(&mut self, file: &File, path: &str, bytes: &[u8], from: usize) -> Done {
         for (index, piece) in bytes.chunks(PIECE).enumerate() {
             let offset = from + index * PIECE;
             let what = format!("write {path} {}+{}", offset, piece.len());
-            self.step(what, None, || file.write_all_at(piece, offset as u64))?;
+            self.step(&what, None, || file.write_all_at(piece, offset as u64))?;
         }
         Ok(())
     }
@@ -186,12 +181,12 @@ impl Writer {
     fn close(&mut self, file: File, path: &str, bytes: &[u8]) -> Done {
         let after = self.tree.clone().written(self.id(path), &Version::exact(bytes));
         let what = format!("close {path} with {} bytes", bytes.len());
-        self.step(what, Some(after), || Ok(nix::unistd::close(file)?))
+        self.step(&what, Some(after), || Ok(nix::unistd::close(file)?))
     }
 
     fn sync(&mut self, file: &File, path: &str, bytes: &[u8]) -> Done {
         let after = self.tree.clone().written(self.id(path), &Version::exact(bytes));
-        self.step(format!("fsync {path} with {} bytes", bytes.len()), Some(after), || file.sync_all())
+        self.step(&format!("fsync {path} with {} bytes", bytes.len()), Some(after), || file.sync_all())
     }
 
     /// A new file.
@@ -219,6 +214,18 @@ impl Writer {
         self.close(file, path, &bytes)
     }
 
+    /// New parts for a file of more than 1 MiB, with a sync after each. Such a file is not written in place.
+    pub fn overwrite_synced(&mut self, path: &str, parts: &[(usize, Vec<u8>)]) -> Done {
+        let mut bytes = self.tree.content(path);
+        let file = self.open(path, OpenOptions::new().read(true).write(true), "to change it")?;
+        for (from, part) in parts {
+            self.write(&file, path, part, *from)?;
+            put(&mut bytes, part, *from);
+            self.sync(&file, path, &bytes)?;
+        }
+        self.close(file, path, &bytes)
+    }
+
     /// `truncate(2)`.
     pub fn truncate(&mut self, path: &str, size: usize) -> Done {
         let mut bytes = self.tree.content(path);
@@ -226,14 +233,14 @@ impl Writer {
         let after = self.tree.clone().written(self.id(path), &Version::exact(&bytes));
         let at = self.at(path);
         let call = || Ok(nix::unistd::truncate(&at, size as i64)?);
-        self.step(format!("truncate {path} to {size}"), Some(after), call)
+        self.step(&format!("truncate {path} to {size}"), Some(after), call)
     }
 
     /// `ftruncate(2)`, a write behind the new end, and a close.
     pub fn cut_and_grow(&mut self, path: &str, size: usize, part: &[u8], from: usize) -> Done {
         let mut bytes = self.tree.content(path);
         let file = self.open(path, OpenOptions::new().read(true).write(true), "to cut it")?;
-        self.step(format!("ftruncate {path} to {size}"), None, || file.set_len(size as u64))?;
+        self.step(&format!("ftruncate {path} to {size}"), None, || file.set_len(size as u64))?;
         bytes.resize(size, 0);
         self.write(&file, path, part, from)?;
         put(&mut bytes, part, from);
@@ -268,7 +275,7 @@ impl Writer {
         let mut append = self.appends.pop().expect("the one just written to");
         let after = self.tree.clone().written(append.id, &Version::exact(&append.bytes));
         let what = format!("fsync of open file {} with {} bytes", append.id, append.bytes.len());
-        self.step(what, Some(after), || append.file.sync_all())?;
+        self.step(&what, Some(after), || append.file.sync_all())?;
         append.in_place |= append.bytes.len() > INDEX_MAX;
         self.appends.push(append);
         Ok(())
@@ -285,7 +292,7 @@ impl Writer {
             self.tree.clone().written(id, &version)
         });
         let what = format!("write to open file {id} {from}+{}", part.len());
-        self.step(what, after, || append.file.write_all_at(part, from as u64))?;
+        self.step(&what, after, || append.file.write_all_at(part, from as u64))?;
         self.appends.push(append);
         Ok(())
     }
@@ -304,7 +311,13 @@ impl Writer {
         let Append { file, id, bytes, .. } = self.appends.swap_remove(index);
         let after = self.tree.clone().written(id, &Version::exact(&bytes));
         let what = format!("close open file {id} with {} bytes", bytes.len());
-        self.step(what, Some(after), || Ok(nix::unistd::close(file)?))
+        self.step(&what, Some(after), || Ok(nix::unistd::close(file)?))
+    }
+
+    /// Somebody else is going to commit what an open file holds.
+    pub fn expect_commit(&mut self, index: usize) {
+        let Append { id, bytes, .. } = &self.appends[index];
+        self.flight = Some(self.tree.clone().written(*id, &Version::exact(bytes)));
     }
 
     pub fn is_open(&self, path: &str) -> Option<usize> {
@@ -315,17 +328,17 @@ impl Writer {
     pub fn mkdir(&mut self, path: &str) -> Done {
         let node = self.fresh(Kind::Directory);
         let (at, after) = (self.at(path), self.tree.clone().with(path, node));
-        self.step(format!("mkdir {path}"), Some(after), || fs::create_dir(at))
+        self.step(&format!("mkdir {path}"), Some(after), || fs::create_dir(at))
     }
 
     pub fn rmdir(&mut self, path: &str) -> Done {
         let (at, after) = (self.at(path), self.tree.clone().without(path));
-        self.step(format!("rmdir {path}"), Some(after), || fs::remove_dir(at))
+        self.step(&format!("rmdir {path}"), Some(after), || fs::remove_dir(at))
     }
 
     pub fn unlink(&mut self, path: &str) -> Done {
         let (at, after) = (self.at(path), self.tree.clone().without(path));
-        self.step(format!("unlink {path}"), Some(after), || fs::remove_file(at))
+        self.step(&format!("unlink {path}"), Some(after), || fs::remove_file(at))
     }
 
     /// Removes a file that is open; if asked, its directory is renamed before the last close.
@@ -336,44 +349,59 @@ impl Writer {
         if let Some((from, to)) = rename {
             self.rename(from, to)?;
         }
-        self.step(format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
+        self.step(&format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
+    }
+
+    /// The same, but two directories change places before the last close.
+    pub fn unlink_open_and_exchange(&mut self, path: &str, one: &str, other: &str) -> Done {
+        let file = self.open(path, OpenOptions::new().read(true), "to remove it")?;
+        self.unlink(path)?;
+        self.exchange(one, other)?;
+        self.step(&format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
     }
 
     pub fn rename(&mut self, from: &str, to: &str) -> Done {
         let (from_at, to_at, after) = (self.at(from), self.at(to), self.tree.clone().renamed(from, to));
-        self.step(format!("rename {from} to {to}"), Some(after), || fs::rename(from_at, to_at))
+        self.step(&format!("rename {from} to {to}"), Some(after), || fs::rename(from_at, to_at))
     }
 
     pub fn exchange(&mut self, one: &str, other: &str) -> Done {
         let (one_at, other_at) = (self.at(one), self.at(other));
         let after = self.tree.clone().exchanged(one, other);
         let call = || Ok(renameat2(AT_FDCWD, &one_at, AT_FDCWD, &other_at, RenameFlags::RENAME_EXCHANGE)?);
-        self.step(format!("exchange {one} and {other}"), Some(after), call)
+        self.step(&format!("exchange {one} and {other}"), Some(after), call)
     }
 
     pub fn symlink(&mut self, path: &str, target: &str) -> Done {
         let node = self.fresh(Kind::Symlink(target.to_owned()));
         let (at, after) = (self.at(path), self.tree.clone().with(path, node));
-        self.step(format!("symlink {path}"), Some(after), || std::os::unix::fs::symlink(target, at))
+        self.step(&format!("symlink {path}"), Some(after), || std::os::unix::fs::symlink(target, at))
     }
 
     pub fn chmod(&mut self, path: &str, mode: u32) -> Done {
         let (at, after) = (self.at(path), self.tree.clone().changed(path, |node| node.mode = Some(mode)));
         let call = || fs::set_permissions(at, fs::Permissions::from_mode(mode));
-        self.step(format!("chmod {path} {mode:o}"), Some(after), call)
+        self.step(&format!("chmod {path} {mode:o}"), Some(after), call)
+    }
+
+    /// The top of the mount belongs to nobody: its mode stays as it is, but is written.
+    pub fn touch_top(&mut self) -> Done {
+        let top = self.root.parent().expect("a writer is below the top").to_owned();
+        let call = || fs::set_permissions(&top, fs::metadata(&top)?.permissions());
+        self.step("chmod of the top", None, call)
     }
 
     pub fn set_tag(&mut self, path: &str, tag: &str) -> Done {
         let after = self.tree.clone().changed(path, |node| node.tag = Some(tag.to_owned()));
         let at = self.at(path);
-        self.step(format!("tag {path} {tag}"), Some(after), || tree::set_tag(&at, tag))
+        self.step(&format!("tag {path} {tag}"), Some(after), || tree::set_tag(&at, tag))
     }
 
     /// Reads a file through and through while it is changed by another descriptor.
     pub fn change_under_reader(&mut self, path: &str, part: &[u8], from: usize) -> Done {
         let reader = self.open(path, OpenOptions::new().read(true), "to read it")?;
         self.overwrite(path, &[(from, part.to_vec())])?;
-        self.step(format!("close the reader of {path}"), None, || Ok(nix::unistd::close(reader)?))
+        self.step(&format!("close the reader of {path}"), None, || Ok(nix::unistd::close(reader)?))
     }
 
     /// Cuts a file that was committed while it stayed open: then it is written in place, so the cut may show.
@@ -383,12 +411,12 @@ impl Writer {
         self.sync(&file, path, bytes)?;
         let cut = &bytes[..size];
         let after = self.tree.clone().written(self.id(path), &Version { bytes: bytes.into(), sure: size });
-        self.step(format!("ftruncate {path} to {size}"), Some(after), || file.set_len(size as u64))?;
+        self.step(&format!("ftruncate {path} to {size}"), Some(after), || file.set_len(size as u64))?;
         self.close(file, path, cut)
     }
 
     pub fn sync_directory(&mut self, path: &str) -> Done {
         let at = self.at(path);
-        self.step(format!("fsync directory {path:?}"), None, || File::open(at)?.sync_all())
+        self.step(&format!("fsync directory {path:?}"), None, || File::open(at)?.sync_all())
     }
 }
