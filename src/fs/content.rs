@@ -166,9 +166,10 @@ impl Live {
         self.baseline.published
     }
 
-    /// Notes that what `stamp` describes is committed, up to `inline_max` as a copy.
-    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64) -> io::Result<()> {
-        let copied = stamp.size > 0 && stamp.size <= inline_max;
+    /// Notes that what `stamp` describes is committed, up to `inline_max` as a copy. `mappable` tells whether a program
+    /// can have the file mapped.
+    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64, mappable: bool) -> io::Result<()> {
+        let copied = mappable && stamp.size > 0 && stamp.size <= inline_max;
         self.baseline = Baseline {
             committed: Some(stamp),
             published: if stamp.size > inline_max { stamp.size } else { 0 },

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, ContentReader, LocalStore, Preconditions, crash_point, sparse};
+use crate::store::{BlobPath, ContentReader, Exposure, LocalStore, Preconditions, crash_point, sparse};
 
 use super::attributes::Attributes;
 use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
@@ -316,8 +316,11 @@ impl OpenFile {
         if self.dirty.load(Ordering::Acquire) {
             return Ok(true);
         }
-        Ok(match &self.state.read().content {
+        let state = self.state.read();
+        Ok(match &state.content {
             Content::Clean(_) => false,
+            // What the engine writes it marks; only the kernel's writes have to be looked for.
+            Content::Live(_) if state.serving == Serving::Engine => false,
             Content::Live(live) => live.changed()?.is_some(),
             Content::Overlay(_) => true,
         })
@@ -379,13 +382,14 @@ pub trait CommitInfo: Sync {
 impl FileState {
     /// Notes what a program can do with the file itself. A mapping needs a descriptor that may read.
     fn note_mappable(&mut self, intent: Intent) {
-        match intent {
-            Intent::Read => {
-                if let Content::Live(live) = &self.content {
-                    live.scratch().expose();
-                }
-            }
-            Intent::Write { read } | Intent::Truncate { read } => self.writable_mapping |= read,
+        let exposure = match intent {
+            Intent::Read => Exposure::Readable,
+            Intent::Write { read: true } | Intent::Truncate { read: true } => Exposure::Writable,
+            Intent::Write { read: false } | Intent::Truncate { read: false } => Exposure::Written,
+        };
+        self.writable_mapping |= exposure == Exposure::Writable;
+        if let Content::Live(live) = &self.content {
+            live.scratch().expose(exposure);
         }
     }
 
@@ -491,7 +495,7 @@ impl FileState {
                 let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
                 crash_point("commit_after_publish");
                 info.committed(&done);
-                live.note_committed(stamp, store.inline_max())?;
+                live.note_committed(stamp, store.inline_max(), self.writable_mapping)?;
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;

@@ -34,8 +34,14 @@ struct State {
 #[derive(Debug)]
 struct Registered {
     id: Weak<BackingId>,
-    /// Inode number of the local file; all of them are on one file system.
-    file: u64,
+    file: Arc<File>,
+}
+
+impl Registered {
+    /// Whether this is the id of that very file. All of them are on one file system.
+    fn is_for(&self, file: &Arc<File>) -> io::Result<bool> {
+        Ok(Arc::ptr_eq(&self.file, file) || self.file.metadata()?.ino() == file.metadata()?.ino())
+    }
 }
 
 impl State {
@@ -53,17 +59,17 @@ impl Backings {
         &self,
         ino: Ino,
         handle: HandleId,
-        file: &File,
+        file: &Arc<File>,
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> io::Result<Arc<BackingId>> {
-        let number = file.metadata()?.ino();
         let mut state = self.state.lock();
-        let known = state.by_inode.get(&ino).filter(|known| known.file == number);
-        let id = match known.and_then(|known| known.id.upgrade()) {
-            Some(id) => id,
-            None => {
+        let known = state.by_inode.get(&ino).and_then(|known| Some((known.id.upgrade()?, known)));
+        let id = match known {
+            Some((id, known)) if known.is_for(file)? => id,
+            _ => {
                 let id = Arc::new(register(file)?);
-                state.by_inode.insert(ino, Registered { id: Arc::downgrade(&id), file: number });
+                let registered = Registered { id: Arc::downgrade(&id), file: Arc::clone(file) };
+                state.by_inode.insert(ino, registered);
                 state.drop_dead();
                 id
             }

@@ -14,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -174,25 +174,47 @@ pub struct Scratch {
     id: u64,
     file: Arc<File>,
     home: Arc<dyn ScratchHome>,
-    /// Somebody else may go on looking at the file after it was given back.
-    exposed: AtomicBool,
+    /// Who else may still have the file when it is given back: an [`Exposure`].
+    exposure: AtomicU8,
+}
+
+/// Who besides its owner can have got hold of a scratch file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exposure {
+    /// Nobody.
+    Private = 0,
+    /// Somebody who could only write through a descriptor, and has closed it.
+    Written = 1,
+    /// Somebody who could map it for writing; the kernel can tell whether that lasts.
+    Writable = 2,
+    /// Somebody who could map it for reading, which nobody can tell: it must not be used again.
+    Readable = 3,
 }
 
 /// Where scratch files come from and go back to.
 pub trait ScratchHome: Send + Sync + std::fmt::Debug {
-    /// Called once, when the last user is done with the file. If it was exposed, nobody may use it again.
-    fn give_back(&self, id: u64, file: Arc<File>, exposed: bool);
+    /// Called once, when the last user is done with the file.
+    fn give_back(&self, id: u64, file: Arc<File>, exposure: Exposure);
 }
 
 impl Scratch {
     /// For stores: a scratch file with the store's number for it.
     pub fn new(id: u64, file: Arc<File>, home: Arc<dyn ScratchHome>) -> Self {
-        Self { id, file, home, exposed: AtomicBool::new(false) }
+        Self { id, file, home, exposure: AtomicU8::new(Exposure::Private as u8) }
     }
 
-    /// Notes that the file was handed to somebody who may keep it mapped for reading.
-    pub fn expose(&self) {
-        self.exposed.store(true, Ordering::Relaxed);
+    /// Notes that somebody else got hold of the file.
+    pub fn expose(&self, exposure: Exposure) {
+        self.exposure.fetch_max(exposure as u8, Ordering::Relaxed);
+    }
+
+    fn exposure(&self) -> Exposure {
+        match self.exposure.load(Ordering::Relaxed) {
+            0 => Exposure::Private,
+            1 => Exposure::Written,
+            2 => Exposure::Writable,
+            _ => Exposure::Readable,
+        }
     }
 
     /// The store's number for this file.
@@ -208,7 +230,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        self.home.give_back(self.id, Arc::clone(&self.file), self.exposed.load(Ordering::Relaxed));
+        self.home.give_back(self.id, Arc::clone(&self.file), self.exposure());
     }
 }
 

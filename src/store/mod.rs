@@ -25,7 +25,7 @@ pub use conditions::{EtagMatch, Preconditions};
 pub use crash::crash_point;
 pub use error::{Result, StoreError};
 pub use local::{
-    ContentReader, Found, LocalStore, NewContent, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome,
-    Space,
+    ContentReader, Exposure, Found, LocalStore, NewContent, Piece, Pin, Progress, RenameMode, Scratch,
+    ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};

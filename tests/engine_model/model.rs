@@ -105,8 +105,10 @@ impl Model {
         file.in_place = false;
     }
 
-    pub fn close(&mut self, file: usize) {
-        self.commit(file);
+    pub fn close(&mut self, file: usize, commits: bool) {
+        if commits {
+            self.commit(file);
+        }
         self.files[file].opens -= 1;
         if self.files[file].opens == 0 && self.files[file].pending {
             self.entries.retain(|_, entry| *entry != Entry::File(file));

@@ -24,7 +24,7 @@ use std::time::Duration;
 use lru::LruCache;
 use parking_lot::{Condvar, Mutex};
 
-use crate::store::{Result, Scratch, ScratchHome, StoreError, crash_point};
+use crate::store::{Exposure, Result, Scratch, ScratchHome, StoreError, crash_point};
 
 use super::numbers::Numbers;
 use super::pool::{Given, Pool};
@@ -342,17 +342,17 @@ impl Files {
 }
 
 impl ScratchHome for Files {
-    fn give_back(&self, id: u64, file: Arc<File>, exposed: bool) {
+    fn give_back(&self, id: u64, file: Arc<File>, exposure: Exposure) {
         let Some(ended) = self.end(id, |usage| usage.held = false) else { return };
         if ended.referenced {
             return;
         }
         crash_point("give_back_after_release");
         // A file that was ever read by others is not used again: a late reader must not see a stranger's bytes.
-        if ended.published || exposed {
+        if ended.published || exposure == Exposure::Readable {
             return self.doom(id);
         }
-        match self.pool.give(id, file) {
+        match self.pool.give(id, file, exposure) {
             Given::Kept => {}
             Given::KeptAndMany => self.wake(),
             Given::Refused => self.doom(id),

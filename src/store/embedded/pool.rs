@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::store::sparse;
+use crate::store::{Exposure, sparse};
 
 /// Empty files kept.
 const EMPTY_FILES: usize = 64;
@@ -36,7 +36,7 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Kept {
     empty: Vec<Numbered>,
-    used: Vec<Numbered>,
+    used: Vec<(u64, Arc<File>, Exposure)>,
     /// Not to be used again; the keeper removes them.
     rejected: Vec<u64>,
 }
@@ -55,14 +55,14 @@ impl Pool {
     /// An empty file, if there is one.
     pub(super) fn take(&self) -> Option<Numbered> {
         loop {
-            let (number, file) = {
+            let (number, file, exposure) = {
                 let mut kept = self.files.lock();
                 if let Some(empty) = kept.empty.pop() {
                     return Some(empty);
                 }
                 kept.used.pop()?
             };
-            match empty(&file) {
+            match empty(&file, exposure) {
                 Ok(()) => return Some((number, file)),
                 Err(_) => self.files.lock().rejected.push(number),
             }
@@ -70,14 +70,14 @@ impl Pool {
     }
 
     /// Keeps a file that nobody uses any more.
-    pub(super) fn give(&self, number: u64, file: Arc<File>) -> Given {
+    pub(super) fn give(&self, number: u64, file: Arc<File>, exposure: Exposure) -> Given {
         let small =
             file.metadata().is_ok_and(|now| now.len() <= FILE_BYTES && now.blocks() * 512 <= FILE_BYTES);
         let mut kept = self.files.lock();
         if !small || kept.used.len() >= USED_FILES {
             return Given::Refused;
         }
-        kept.used.push((number, file));
+        kept.used.push((number, file, exposure));
         if kept.used.len() == WORTH_WAKING { Given::KeptAndMany } else { Given::Kept }
     }
 
@@ -85,8 +85,8 @@ impl Pool {
     pub(super) fn tidy_up(&self) -> Vec<u64> {
         let mut surplus = std::mem::take(&mut self.files.lock().rejected);
         loop {
-            let Some((number, file)) = self.files.lock().used.pop() else { return surplus };
-            let emptied = empty(&file).is_ok();
+            let Some((number, file, exposure)) = self.files.lock().used.pop() else { return surplus };
+            let emptied = empty(&file, exposure).is_ok();
             let mut kept = self.files.lock();
             if emptied && kept.empty.len() < EMPTY_FILES {
                 kept.empty.push((number, file));
@@ -100,25 +100,23 @@ impl Pool {
     pub(super) fn drain(&self) -> Vec<u64> {
         let mut kept = self.files.lock();
         let Kept { empty, used, rejected } = std::mem::take(&mut *kept);
-        empty.into_iter().chain(used).map(|(number, _)| number).chain(rejected).collect()
+        let numbers = empty.into_iter().map(|(number, _)| number);
+        numbers.chain(used.into_iter().map(|(number, ..)| number)).chain(rejected).collect()
     }
 
     /// Whether the file is here.
     pub(super) fn contains(&self, number: u64) -> bool {
         let kept = self.files.lock();
-        kept.empty.iter().chain(&kept.used).any(|(other, _)| *other == number)
+        kept.empty.iter().any(|(other, _)| *other == number)
+            || kept.used.iter().any(|(other, ..)| *other == number)
             || kept.rejected.contains(&number)
     }
 }
 
-fn empty(file: &File) -> io::Result<()> {
-    if !sparse::is_sole_writer(file)? {
+fn empty(file: &File, exposure: Exposure) -> io::Result<()> {
+    if exposure >= Exposure::Writable && !sparse::is_sole_writer(file)? {
         return Err(io::ErrorKind::ResourceBusy.into());
     }
-    let now = file.metadata()?;
-    if now.len() > 0 || now.blocks() > 0 {
-        file.set_len(0)?;
-        sparse::settle_emptied(file)?;
-    }
-    Ok(())
+    file.set_len(0)?;
+    if exposure > Exposure::Private { sparse::settle_emptied(file) } else { Ok(()) }
 }
