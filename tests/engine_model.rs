@@ -4,7 +4,7 @@
 //!
 //! The test plays the kernel: where an open is routed to the kernel, it reads and writes the file itself.
 
-#![allow(unreachable_pub)] // Helper modules of one test.
+#![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
 #[path = "engine_model/driver.rs"]
 mod driver;

@@ -1,6 +1,6 @@
 //! The contract: one test for each promise in `docs/SEMANTICS.md`, through real mounts, on both data paths.
 
-#![allow(unreachable_pub)] // Helper modules of one test.
+#![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
 mod common;
 

@@ -6,7 +6,7 @@
 //!
 //! `close(2)` returns before the kernel tells us, so a request can meet the *ghost* of an open whose program is
 //! done. A refusal that is due only to such opens (flushed and not used since) is put off for up to
-//! [`GHOST_WAIT`]; every other refusal comes at once.
+//! 100 ms; every other refusal comes at once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

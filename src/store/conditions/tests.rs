@@ -47,7 +47,7 @@ fn all() -> Vec<Preconditions> {
 fn holds(tag: &Option<EtagMatch>) -> Option<bool> {
     tag.as_ref().map(|tag| match tag {
         EtagMatch::Any => true,
-        EtagMatch::List(tags) => tags.iter().any(|tag| *tag == CURRENT),
+        EtagMatch::List(tags) => tags.contains(&CURRENT),
     })
 }
 
