@@ -1,3 +1,5 @@
+//! The contract of blobs: put, get, properties, metadata, delete.
+
 use leasefs::store::{ByteRange, DeleteSnapshots, HttpHeaders, NewContent, StoreError};
 
 use crate::support::*;

@@ -1,3 +1,5 @@
+//! The contract of staged blocks and block lists.
+
 use leasefs::share::lease::LeaseRefusal;
 use leasefs::store::{BlockId, BlockKind, BlockListEntry, NewContent, Preconditions, StoreError};
 

@@ -1,3 +1,5 @@
+//! The contract of conditional requests.
+
 use leasefs::share::lease::LeaseRefusal;
 use leasefs::store::{DeleteSnapshots, ETag, EtagMatch, Preconditions, StoreError};
 

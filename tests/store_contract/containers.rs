@@ -1,3 +1,5 @@
+//! The contract of containers.
+
 use leasefs::share::Moment;
 use leasefs::share::lease::LeaseRefusal;
 use leasefs::store::{ContainerName, ListQuery, Preconditions, StoreError};

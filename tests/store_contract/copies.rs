@@ -1,3 +1,5 @@
+//! The contract of copies and snapshots.
+
 use leasefs::share::lease::LeaseRefusal;
 use leasefs::store::{DeleteSnapshots, Preconditions, StoreError};
 

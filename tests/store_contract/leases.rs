@@ -1,3 +1,5 @@
+//! The contract of leases on blobs and containers.
+
 use leasefs::share::lease::{LeaseRefusal, LeaseState};
 use leasefs::store::{BlockId, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, Result, StoreError};
 

@@ -1,3 +1,5 @@
+//! The contract of listings: order, prefix, delimiter, marker.
+
 use leasefs::store::{ListItem, ListQuery};
 
 use crate::support::*;

@@ -1,3 +1,5 @@
+//! The everyday operations of the embedded store, one by one.
+
 use super::block_on;
 
 use super::*;
