@@ -36,6 +36,9 @@ A = "11111111-aaaa-4aaa-8aaa-111111111111"
 B = "22222222-bbbb-4bbb-8bbb-222222222222"
 C = "33333333-cccc-4ccc-8ccc-333333333333"
 
+# The answer to a bad signature. Azurite has one code for it, everywhere; test_code_of_a_wrong_signature holds the real one.
+NOT_AUTHENTICATED = "403 AuthenticationFailed" if SERVER != "azurite" else "403 AuthorizationFailure"
+
 # No answer may take longer.
 TIMEOUT = 60
 
@@ -234,3 +237,8 @@ def readable(container, name, **options):
     sas = generate_blob_sas(ACCOUNT, container, name, account_key=KEY, expiry=expiry,
                             permission=BlobSasPermissions(read=True), **options)
     return f"http://{HOST}:{PORT}{path_of(container, name)}?{sas}"
+
+
+def settings(kind):
+    from azure.storage.blob import ContentSettings
+    return ContentSettings(content_type=kind)
