@@ -41,6 +41,7 @@ impl Backend {
             passthrough: plan.passthrough && detach::may_mount(),
             owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
             policies: plan.policies.clone(),
+            fencing: plan.fencing.clone(),
         };
         if plan.passthrough && !config.passthrough {
             tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");
@@ -75,6 +76,7 @@ impl Backend {
     /// Writes the store's last words and frees the data directory. Nothing can be changed afterwards, even if requests
     /// still come in from somewhere.
     pub(super) async fn close(&self) -> Result<(), String> {
+        self.engine.release_leases().await;
         let store = Arc::clone(&self.store);
         match tokio::task::spawn_blocking(move || store.close()).await {
             Ok(Ok(())) => Ok(()),

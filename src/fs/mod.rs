@@ -7,6 +7,7 @@
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -16,6 +17,7 @@
 pub mod attributes;
 mod close;
 mod commit;
+mod conflicts;
 pub mod content;
 mod data;
 mod directories;
@@ -26,6 +28,8 @@ pub mod gate;
 pub mod guards;
 mod handles;
 pub mod holders;
+pub mod lease_keeper;
+mod leases;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -38,10 +42,11 @@ mod ranges;
 mod rename;
 mod stat;
 mod sticky;
+pub mod strategy;
 mod xattr;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -59,10 +64,13 @@ use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
 use handles::{DirectoryHandles, FileHandles};
+use lease_keeper::LeaseKeeper;
+use leases::LeaseTask;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use sticky::Stickies;
+use strategy::Fencing;
 
 pub use attributes::{Attributes, Kind};
 pub use close::ReleaseReport;
@@ -90,6 +98,8 @@ pub struct EngineConfig {
     pub owner: DefaultOwner,
     /// The share modes of programs that cannot ask for one.
     pub policies: SharePolicies,
+    /// How commits are protected from writers elsewhere.
+    pub fencing: Fencing,
 }
 
 /// One share, ready to be used by front ends.
@@ -109,6 +119,10 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     stickies: Stickies,
+    leases: Arc<LeaseKeeper>,
+    _lease_task: LeaseTask,
+    /// How many times content was kept beside its file.
+    conflicts: AtomicU64,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -130,7 +144,11 @@ impl Engine {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
+        let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
+            _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
+            leases,
+            conflicts: AtomicU64::new(0),
             store,
             share,
             passthrough: AtomicBool::new(config.passthrough),

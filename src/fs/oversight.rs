@@ -62,6 +62,8 @@ impl Engine {
         if let Closing::Remove(permit) = handle.permit.close() {
             self.finish_remove(handle.file.ino(), permit).await?;
         }
+        handle.set_lease(None);
+        self.settle_lease(handle.file.ino()).await;
         tracing::info!(ino = handle.file.ino().0, open = open.0, "a handle was closed from outside");
         committed
     }
