@@ -5,4 +5,5 @@
 //!
 //! Nothing here judges conditions, leases or share modes: the store and the engine do.
 
+pub mod blobs;
 pub mod server;

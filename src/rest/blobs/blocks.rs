@@ -62,7 +62,7 @@ impl BlobService {
             Some(text) if text.eq_ignore_ascii_case("all") => (true, true),
             Some(text) => return Err(Fault::invalid_query("blocklisttype", text).into()),
         };
-        let report = self.store.get_block_list(at, call.snapshot()?, &call.lease_and_tags()?).await?;
+        let report = self.store.get_block_list(at, &call.lease_and_tags()?).await?;
         let lines = |wanted: bool, list: &[(BlockId, u64)]| {
             wanted.then(|| list.iter().map(|(id, size)| (id.0.clone(), *size)).collect::<Vec<_>>())
         };

@@ -41,10 +41,19 @@ pub(super) struct Call<'a> {
     pub(super) body: &'a mut RequestBody,
     /// When it came.
     pub(super) now: Moment,
-    /// Whether it came encrypted.
-    pub(super) secure: bool,
+    /// How it came.
+    pub(super) caller: Caller,
     /// What the signature allows beyond the operation itself.
     pub(super) rights: Rights,
+}
+
+/// The other end of the connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    /// Its address.
+    pub(super) peer: std::net::SocketAddr,
+    /// Whether the connection is encrypted.
+    pub(super) secure: bool,
 }
 
 /// What a caller may do besides the operation that was authorized.
@@ -59,6 +68,11 @@ pub(super) struct Rights {
 impl Call<'_> {
     pub(super) fn headers(&self) -> &HeaderMap {
         &self.head.headers
+    }
+
+    /// The whole body, which may have at most `max` bytes.
+    pub(super) async fn whole_body(&mut self, max: u64) -> Result<bytes::Bytes> {
+        Ok(self.body.whole(max).await?)
     }
 
     /// A header's text, if it is there and not empty.
@@ -101,17 +115,17 @@ impl Call<'_> {
 
     /// Conditions of a read.
     pub(super) fn read_conditions(&self) -> Result<Preconditions> {
-        self.judged(Conditions::of_read(self.headers())?, headers::IF_TAGS)
+        Self::judged(Conditions::of_read(self.headers())?, headers::IF_TAGS)
     }
 
     /// Conditions of a write or delete.
     pub(super) fn write_conditions(&self) -> Result<Preconditions> {
-        self.judged(Conditions::of_write(self.headers())?, headers::IF_TAGS)
+        Self::judged(Conditions::of_write(self.headers())?, headers::IF_TAGS)
     }
 
     /// Conditions on the source of a copy.
     pub(super) fn source_conditions(&self) -> Result<Preconditions> {
-        let conditions = self.judged(Conditions::of_source(self.headers())?, headers::SOURCE_IF_TAGS)?;
+        let conditions = Self::judged(Conditions::of_source(self.headers())?, headers::SOURCE_IF_TAGS)?;
         Ok(conditions.without_lease())
     }
 
@@ -121,13 +135,12 @@ impl Call<'_> {
         Ok(Preconditions { lease: all.lease, if_tags: all.if_tags, ..Preconditions::default() })
     }
 
-    fn judged(&self, conditions: Conditions, tags_header: &str) -> Result<Preconditions> {
+    fn judged(conditions: Conditions, tags_header: &str) -> Result<Preconditions> {
         let if_tags = match &conditions.if_tags {
             None => None,
-            Some(_) => {
-                let text = self.header(tags_header)?.unwrap_or_default();
+            Some(text) => {
                 let parsed = TagExpression::parse(text)
-                    .map_err(|why| Fault::invalid_header(tags_header, text).saying(why.to_string()))?;
+                    .map_err(|why| Fault::invalid_header(tags_header, text.as_str()).saying(why.to_string()))?;
                 Some(Arc::new(parsed))
             }
         };

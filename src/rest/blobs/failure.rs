@@ -6,7 +6,7 @@ use super::reply::{self, Reply};
 use crate::rest::server::{Answer, BodyError, Unfit};
 use crate::share::lease::LeaseRefusal;
 use crate::store::{Limit, StoreError};
-use crate::wire::{ErrorCode, Fault, headers};
+use crate::wire::{ErrorCode, Fault, headers, xml};
 
 /// The result of an operation.
 pub(super) type Result<T> = std::result::Result<T, Failure>;
@@ -18,6 +18,8 @@ pub(super) enum Failure {
     Refused(Fault),
     /// A read that only wanted something newer. Not an error, but told with one's code.
     NotModified,
+    /// The source of a copy cannot be used; the status says why.
+    Source(StatusCode, String),
 }
 
 impl Failure {
@@ -26,13 +28,19 @@ impl Failure {
         match self {
             Failure::Refused(fault) => reply::status_of(fault.code),
             Failure::NotModified => StatusCode::NOT_MODIFIED,
+            Failure::Source(status, _) => *status,
         }
     }
 
     /// The answer that tells it. HEAD and 304 have no body, so the code stands in a header too.
     pub(super) fn into_answer(self, method: &Method, request_id: &str, time: &str) -> Answer {
         let reply = Reply::new(self.status());
-        match self {
+        let told = match self {
+            Failure::Source(_, why) => Failure::Refused(Fault::new(ErrorCode::CannotVerifyCopySource).saying(why)),
+            other => other,
+        };
+        match told {
+            Failure::Source(..) => reply.empty(),
             Failure::NotModified => {
                 reply.header(headers::ERROR_CODE, ErrorCode::ConditionNotMet.as_str()).empty()
             }
@@ -41,28 +49,10 @@ impl Failure {
                 if *method == Method::HEAD {
                     return reply.empty();
                 }
-                reply.xml(error_body(&fault, request_id, time))
+                reply.xml(xml::error_body(&fault, request_id, time))
             }
         }
     }
-}
-
-fn error_body(fault: &Fault, request_id: &str, time: &str) -> String {
-    use std::fmt::Write;
-    let mut body = String::with_capacity(256);
-    let escape = |text: &str| quick_xml::escape::escape(text).into_owned();
-    let (code, text) = (fault.code, escape(fault.text()));
-    // Writing to a string does not fail.
-    let _ = write!(
-        body,
-        "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>{code}</Code>\
-         <Message>{text}\nRequestId:{request_id}\nTime:{time}</Message>"
-    );
-    for (element, value) in &fault.details {
-        let _ = write!(body, "<{element}>{}</{element}>", escape(value));
-    }
-    body.push_str("</Error>");
-    body
 }
 
 impl From<Fault> for Failure {

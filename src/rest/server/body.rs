@@ -3,7 +3,9 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
@@ -35,7 +37,8 @@ pub enum BodyError {
 
 /// The body of a request.
 pub struct RequestBody {
-    incoming: Incoming,
+    /// Absent: no body.
+    incoming: Option<Incoming>,
     length: u64,
     /// Whether the client waits for a word before it sends.
     asks_first: bool,
@@ -50,7 +53,7 @@ impl fmt::Debug for RequestBody {
 
 /// The least a client must send in a stretch of time.
 struct Pace {
-    time: std::time::Duration,
+    time: Duration,
     bytes: u64,
     /// End of the running stretch, and what it brought.
     stretch: Option<(Instant, u64)>,
@@ -60,7 +63,13 @@ impl RequestBody {
     pub(super) fn new(incoming: Incoming, head: &http::request::Parts, limits: &Limits) -> Self {
         let length = incoming.size_hint().exact().unwrap_or(0);
         let pace = Pace { time: limits.body_pace_time, bytes: limits.body_pace_bytes, stretch: None };
-        Self { incoming, length, asks_first: head.headers.contains_key(header::EXPECT), pace }
+        Self { incoming: Some(incoming), length, asks_first: head.headers.contains_key(header::EXPECT), pace }
+    }
+
+    /// No body, for a request that is part of another one.
+    pub fn empty() -> Self {
+        let pace = Pace { time: Duration::ZERO, bytes: 0, stretch: None };
+        Self { incoming: None, length: 0, asks_first: false, pace }
     }
 
     /// The length the client declared.
@@ -70,12 +79,13 @@ impl RequestBody {
 
     /// The next piece, or nothing at the end. A body that ends early is an error, never an end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        let Some(incoming) = &mut self.incoming else { return Ok(None) };
         loop {
-            let frame = match self.incoming.frame().now_or_never() {
+            let frame = match incoming.frame().now_or_never() {
                 Some(frame) => frame,
                 None => {
                     let deadline = self.pace.deadline();
-                    timeout_at(deadline, self.incoming.frame()).await.map_err(|_| BodyError::TooSlow)?
+                    timeout_at(deadline, incoming.frame()).await.map_err(|_| BodyError::TooSlow)?
                 }
             };
             match frame {
@@ -155,7 +165,7 @@ impl AnswerBody {
     }
 
     /// `length` bytes from `offset` of a source.
-    pub fn from_source(source: std::sync::Arc<dyn Source>, offset: u64, length: u64) -> Self {
+    pub fn from_source(source: Arc<dyn Source>, offset: u64, length: u64) -> Self {
         Self::Pieces(Pieces { source, at: offset, end: offset + length, sent: offset, reading: None })
     }
 }
@@ -168,7 +178,7 @@ impl fmt::Debug for AnswerBody {
 
 /// A source being sent. One piece is read ahead.
 pub struct Pieces {
-    source: std::sync::Arc<dyn Source>,
+    source: Arc<dyn Source>,
     /// Where the next read starts.
     at: u64,
     end: u64,
@@ -182,7 +192,7 @@ impl Pieces {
             return;
         }
         let length = usize::try_from(self.end - self.at).unwrap_or(PIECE).min(PIECE);
-        let (source, offset) = (std::sync::Arc::clone(&self.source), self.at);
+        let (source, offset) = (Arc::clone(&self.source), self.at);
         self.at += length as u64;
         self.reading = Some(tokio::task::spawn_blocking(move || {
             let mut buffer = vec![0; length];

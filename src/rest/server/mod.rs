@@ -25,7 +25,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-pub use body::{AnswerBody, BodyError, RequestBody};
+pub use body::{AnswerBody, BodyError, RequestBody, Source};
 pub use framing::{Unfit, check_framing};
 pub use limits::Limits;
 pub use tls::{TlsError, load_tls};
