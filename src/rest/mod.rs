@@ -5,5 +5,6 @@
 //!
 //! Nothing here judges conditions, leases or share modes: the store and the engine do.
 
+pub mod auth;
 pub mod blobs;
 pub mod server;

@@ -48,7 +48,7 @@ impl BlobService {
                 .saying("Statistics are answered by the secondary endpoint.")
                 .into());
         }
-        Ok(Reply::ok().xml(xml::service_stats("live", Some(call.now))))
+        Ok(Reply::ok().xml(xml::service_stats(call.now)))
     }
 
     /// Get Account Information.
@@ -61,7 +61,9 @@ impl BlobService {
     pub(super) async fn list_containers(&self, call: &Call<'_>) -> Result<Answer> {
         let page = Page::of(call)?;
         let mut metadata = false;
-        for word in call.query.filled("include").unwrap_or_default().split(',').filter(|word| !word.is_empty()) {
+        for word in
+            call.query.filled("include").unwrap_or_default().split(',').filter(|word| !word.is_empty())
+        {
             match word.trim().to_ascii_lowercase().as_str() {
                 "metadata" => metadata = true,
                 // Nothing is kept after its deletion, and no container is the system's: there is nothing to add.

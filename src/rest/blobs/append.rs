@@ -30,7 +30,8 @@ impl BlobService {
             return Err(Fault::invalid_header(headers::CONTENT_LENGTH, "0").into());
         }
         let max = append_max(call.version);
-        let Received { body, sums } = receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
+        let Received { body, sums } =
+            receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
         self.store.settle(&body).await?;
         let appended = self.store.append_block(at, body, append, &conditions).await?;
         self.make_durable().await?;

@@ -31,7 +31,11 @@ struct Item {
 
 impl BlobService {
     /// Blob Batch, of an account or of one container.
-    pub(super) async fn batch(&self, call: &mut Call<'_>, container: Option<&ContainerName>) -> Result<Answer> {
+    pub(super) async fn batch(
+        &self,
+        call: &mut Call<'_>,
+        container: Option<&ContainerName>,
+    ) -> Result<Answer> {
         let boundary = boundary(call.header(headers::CONTENT_TYPE)?)?;
         let body = call.whole_body(BATCH_BODY_MAX).await?;
         let items = parse(&body, &boundary)?;
@@ -54,7 +58,12 @@ impl BlobService {
         Ok(Reply::accepted().header(headers::CONTENT_TYPE, &kind).with(AnswerBody::Bytes(answers.into())))
     }
 
-    async fn batch_item(&self, call: &Call<'_>, container: Option<&ContainerName>, head: &Parts) -> Result<Answer> {
+    async fn batch_item(
+        &self,
+        call: &Call<'_>,
+        container: Option<&ContainerName>,
+        head: &Parts,
+    ) -> Result<Answer> {
         let host = headers::text(call.headers(), headers::HOST)?.unwrap_or_default();
         let path = full_path(head.uri.path(), &call.target.account, call.target.in_host);
         let mut body = RequestBody::empty();
@@ -75,7 +84,8 @@ impl BlobService {
 /// Clients name the account in the parts' URLs or leave it out, in both URL styles.
 fn full_path(path: &str, account: &str, in_host: bool) -> String {
     let names_account = path.strip_prefix('/').and_then(|path| path.strip_prefix(account));
-    let names_account = names_account.is_some_and(|rest| rest.starts_with('/') && rest.matches('/').count() >= 2);
+    let names_account =
+        names_account.is_some_and(|rest| rest.starts_with('/') && rest.matches('/').count() >= 2);
     match (in_host, names_account) {
         (true, _) | (false, true) => path.to_owned(),
         (false, false) => format!("/{account}{path}"),
@@ -99,7 +109,8 @@ fn boundary(content_type: Option<&str>) -> Result<String> {
 
 /// The requests of a batch, in order.
 fn parse(body: &[u8], boundary: &str) -> Result<Vec<Item>> {
-    let malformed = |why: &str| Fault::new(ErrorCode::InvalidInput).saying(format!("The batch is malformed: {why}."));
+    let malformed =
+        |why: &str| Fault::new(ErrorCode::InvalidInput).saying(format!("The batch is malformed: {why}."));
     let text = std::str::from_utf8(body).map_err(|_| malformed("it is not text"))?;
     let separator = format!("--{boundary}");
     let mut pieces = text.split(separator.as_str());
@@ -210,7 +221,13 @@ mod tests {
 
     #[test]
     fn malformed_batches_are_refused() {
-        for bad in ["", "--b1--", "--b1\r\n\r\n\r\n--b1--", &BODY[..BODY.len() - 6], &BODY.replace("HTTP/1.1", "HTTP/9")] {
+        for bad in [
+            "",
+            "--b1--",
+            "--b1\r\n\r\n\r\n--b1--",
+            &BODY[..BODY.len() - 6],
+            &BODY.replace("HTTP/1.1", "HTTP/9"),
+        ] {
             assert!(parse(bad.as_bytes(), "b1").is_err(), "{bad:?}");
         }
     }

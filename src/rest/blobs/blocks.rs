@@ -29,7 +29,8 @@ impl BlobService {
             return Err(Fault::invalid_header(headers::CONTENT_LENGTH, "0").into());
         }
         let max = put_block_max(call.version);
-        let Received { body, sums } = receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
+        let Received { body, sums } =
+            receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
         self.store.settle(&body).await?;
         self.store.put_block(at, &id, body, lease).await?;
         self.make_durable().await?;

@@ -139,8 +139,9 @@ impl Call<'_> {
         let if_tags = match &conditions.if_tags {
             None => None,
             Some(text) => {
-                let parsed = TagExpression::parse(text)
-                    .map_err(|why| Fault::invalid_header(tags_header, text.as_str()).saying(why.to_string()))?;
+                let parsed = TagExpression::condition(text).map_err(|why| {
+                    Fault::invalid_header(tags_header, text.as_str()).saying(why.to_string())
+                })?;
                 Some(Arc::new(parsed))
             }
         };

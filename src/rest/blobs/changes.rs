@@ -11,7 +11,9 @@ use crate::wire::{ErrorCode, Fault, date, headers};
 impl BlobService {
     /// Delete Blob, or one of its snapshots.
     pub(super) async fn delete_blob(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
-        if headers::flag(call.headers(), headers::DELETE_TYPE_PERMANENT)? || call.query.filled("deletetype").is_some() {
+        if headers::flag(call.headers(), headers::DELETE_TYPE_PERMANENT)?
+            || call.query.filled("deletetype").is_some()
+        {
             return Err(Fault::new(ErrorCode::UnsupportedQueryParameter)
                 .with("QueryParameterName", "deletetype")
                 .saying("Nothing is kept after a delete, so nothing can be deleted permanently.")

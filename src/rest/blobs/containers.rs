@@ -6,7 +6,9 @@ use super::failure::Result;
 use super::properties::lease_headers;
 use super::reply::Reply;
 use crate::rest::server::Answer;
-use crate::store::{ContainerAcl, ContainerName, ContainerProperties, Preconditions, PublicAccess, StoredPolicy};
+use crate::store::{
+    ContainerAcl, ContainerName, ContainerProperties, Preconditions, PublicAccess, StoredPolicy,
+};
 use crate::wire::{ErrorCode, Fault, headers, xml};
 
 /// Largest body of Set Container ACL.
@@ -22,7 +24,11 @@ impl BlobService {
     }
 
     /// Get Container Properties.
-    pub(super) async fn get_container_properties(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
+    pub(super) async fn get_container_properties(
+        &self,
+        call: &Call<'_>,
+        name: &ContainerName,
+    ) -> Result<Answer> {
         let container = self.store.container_properties(name, call.lease()?).await?;
         let reply = Reply::ok()
             .version(container.etag, container.modified)
@@ -37,13 +43,21 @@ impl BlobService {
     }
 
     /// Get Container Metadata.
-    pub(super) async fn get_container_metadata(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
+    pub(super) async fn get_container_metadata(
+        &self,
+        call: &Call<'_>,
+        name: &ContainerName,
+    ) -> Result<Answer> {
         let container = self.store.container_properties(name, call.lease()?).await?;
         Ok(versioned(&container).metadata(&container.metadata).empty())
     }
 
     /// Set Container Metadata.
-    pub(super) async fn set_container_metadata(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
+    pub(super) async fn set_container_metadata(
+        &self,
+        call: &Call<'_>,
+        name: &ContainerName,
+    ) -> Result<Answer> {
         let conditions = call.container_conditions()?;
         let container = self.store.set_container_metadata(name, call.metadata()?, &conditions).await?;
         self.make_durable().await?;
@@ -59,12 +73,17 @@ impl BlobService {
             expiry: policy.expiry.clone(),
             permissions: policy.permissions.clone(),
         });
-        let reply = versioned(&container).maybe(headers::BLOB_PUBLIC_ACCESS, access_name(container.acl.access));
+        let reply =
+            versioned(&container).maybe(headers::BLOB_PUBLIC_ACCESS, access_name(container.acl.access));
         Ok(reply.xml(xml::signed_identifiers(&policies.collect::<Vec<_>>())))
     }
 
     /// Set Container ACL.
-    pub(super) async fn set_container_acl(&self, call: &mut Call<'_>, name: &ContainerName) -> Result<Answer> {
+    pub(super) async fn set_container_acl(
+        &self,
+        call: &mut Call<'_>,
+        name: &ContainerName,
+    ) -> Result<Answer> {
         let (access, conditions) = (public_access(call)?, call.container_conditions()?);
         let body = call.whole_body(ACL_BODY_MAX).await?;
         let policies = xml::parse_signed_identifiers(&body)?.into_iter().map(|policy| StoredPolicy {

@@ -13,7 +13,8 @@ use super::reply::Reply;
 use super::source::{CopyFrom, Fetched, SourceRight, without_query};
 use crate::rest::server::Answer;
 use crate::store::{
-    BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions, Tags,
+    BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions,
+    Tags,
 };
 use crate::wire::checksum::{Declared, Sums, Wanted};
 use crate::wire::range::RequestedRange;
@@ -101,7 +102,9 @@ impl BlobService {
         let max = put_blob_max(call.version);
         let fetched = self.fetch(call, &source, None, max, Wanted::Md5AndCrc64).await?;
         let mut new = new_content(call, false)?;
-        let keep = call.header(headers::COPY_SOURCE_BLOB_PROPERTIES)?.is_none_or(|text| !text.eq_ignore_ascii_case("false"));
+        let keep = call
+            .header(headers::COPY_SOURCE_BLOB_PROPERTIES)?
+            .is_none_or(|text| !text.eq_ignore_ascii_case("false"));
         if keep {
             new.headers = filled(new.headers, &fetched.headers);
         }

@@ -49,7 +49,8 @@ impl BlobService {
                 && names(asked).all(|name| allows_header(rule, name))
         };
         let rule = settings.cors.iter().flatten().find(fits).ok_or_else(|| {
-            Fault::new(ErrorCode::CorsPreflightFailure).with("MessageDetails", "No CORS rule fits this request.")
+            Fault::new(ErrorCode::CorsPreflightFailure)
+                .with("MessageDetails", "No CORS rule fits this request.")
         })?;
         let mut reply = Reply::ok()
             .header("access-control-allow-origin", shown_origin(rule, origin))
@@ -66,7 +67,9 @@ impl BlobService {
 
     /// Adds to an answer what a browser needs to show it to the page that asked.
     pub(super) async fn allow_origin(&self, head: &Parts, answer: &mut Answer) {
-        let Some(origin) = head.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()) else { return };
+        let Some(origin) = head.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok()) else {
+            return;
+        };
         let Ok(settings) = self.settings().await else { return };
         let Some(rules) = settings.cors.as_ref().filter(|rules| !rules.is_empty()) else { return };
         let method = head.method.as_str();

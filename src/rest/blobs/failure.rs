@@ -36,7 +36,9 @@ impl Failure {
     pub(super) fn into_answer(self, method: &Method, request_id: &str, time: &str) -> Answer {
         let reply = Reply::new(self.status());
         let told = match self {
-            Failure::Source(_, why) => Failure::Refused(Fault::new(ErrorCode::CannotVerifyCopySource).saying(why)),
+            Failure::Source(_, why) => {
+                Failure::Refused(Fault::new(ErrorCode::CannotVerifyCopySource).saying(why))
+            }
             other => other,
         };
         match told {
@@ -132,9 +134,10 @@ impl From<StoreError> for Failure {
         };
         Failure::Refused(match &error {
             // These say more than the code's own message.
-            StoreError::InvalidTags(_) | StoreError::NotSupported(_) | StoreError::Name(_) | StoreError::LimitExceeded(_) => {
-                Fault::new(code).saying(sentence(&error))
-            }
+            StoreError::InvalidTags(_)
+            | StoreError::NotSupported(_)
+            | StoreError::Name(_)
+            | StoreError::LimitExceeded(_) => Fault::new(code).saying(sentence(&error)),
             _ => code.into(),
         })
     }

@@ -39,9 +39,7 @@ impl Page {
     pub(super) fn of(call: &Call<'_>) -> Result<Self> {
         let asked_max = match call.query.filled("maxresults") {
             None => None,
-            Some(text) => {
-                Some(text.parse::<i64>().map_err(|_| Fault::invalid_query("maxresults", text))?)
-            }
+            Some(text) => Some(text.parse::<i64>().map_err(|_| Fault::invalid_query("maxresults", text))?),
         };
         let max = match asked_max {
             None => PAGE_MAX,
@@ -87,7 +85,12 @@ impl Include {
                 "copy" => include.copy = true,
                 "tags" => include.tags = true,
                 // There are no versions, deleted blobs, holds or permissions to show.
-                "versions" | "deleted" | "deletedwithversions" | "immutabilitypolicy" | "legalhold" | "permissions" => {}
+                "versions"
+                | "deleted"
+                | "deletedwithversions"
+                | "immutabilitypolicy"
+                | "legalhold"
+                | "permissions" => {}
                 _ => return Err(Fault::invalid_query("include", word).into()),
             }
         }
@@ -125,10 +128,14 @@ impl BlobService {
     }
 
     /// Find Blobs by Tags, in the account or in one container.
-    pub(super) async fn find_by_tags(&self, call: &Call<'_>, container: Option<&ContainerName>) -> Result<Answer> {
+    pub(super) async fn find_by_tags(
+        &self,
+        call: &Call<'_>,
+        container: Option<&ContainerName>,
+    ) -> Result<Answer> {
         let page = Page::of(call)?;
         let text = call.query.filled("where").ok_or_else(|| Fault::missing_query("where"))?;
-        let wanted = TagExpression::parse(text)
+        let wanted = TagExpression::search(text)
             .map_err(|why| Fault::invalid_query("where", text).saying(why.to_string()))?;
         let marker = page.marker.as_deref().map(read_marker).transpose()?;
         let found = self.store.find_by_tags(container, &wanted, marker.as_deref(), page.max).await?;
@@ -215,7 +222,9 @@ fn blob_line(
         modified: Some(blob.modified),
         etag: Some(Etag(blob.etag.0)),
         content_length: blob.size,
-        content_type: Some(blob.headers.content_type.clone().unwrap_or_else(|| "application/octet-stream".into())),
+        content_type: Some(
+            blob.headers.content_type.clone().unwrap_or_else(|| "application/octet-stream".into()),
+        ),
         content_encoding: blob.headers.content_encoding.clone(),
         content_language: blob.headers.content_language.clone(),
         content_md5: blob.content_md5,

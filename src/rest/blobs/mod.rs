@@ -7,6 +7,7 @@
 //!
 //! Handlers must never judge a condition or a lease themselves.
 
+mod access;
 mod account;
 mod append;
 mod batch;
@@ -38,6 +39,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 
+use super::auth::Accounts;
 use super::server::{Answer, AnswerBody, Protocol, Request, RequestBody, check_framing};
 use crate::share::Moment;
 use crate::store::{BlobPath, BlobStore, ContainerName, EtagMatch, LocalStore, Preconditions};
@@ -46,6 +48,7 @@ use crate::wire::version::ServiceVersion;
 use crate::wire::{ErrorCode, Fault, date, headers};
 
 use call::{Call, Caller, Rights};
+use cors::Settings;
 use failure::{Failure, Result};
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
 use reply::Reply;
@@ -70,7 +73,9 @@ impl<S: BlobStore + LocalStore> ServedStore for S {}
 /// The Blob protocol over one store.
 pub struct BlobService {
     store: Arc<dyn ServedStore>,
+    accounts: Accounts,
     copy_sources: CopySources,
+    settings: Settings,
     /// Numbers requests; starts at random so that ids of two runs differ.
     requests: AtomicU64,
     run: u64,
@@ -84,9 +89,16 @@ impl std::fmt::Debug for BlobService {
 
 impl BlobService {
     /// Serves `store`.
-    pub fn new(store: Arc<dyn ServedStore>, copy_sources: CopySources) -> Self {
+    pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
         let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
-        Self { store, copy_sources, requests: AtomicU64::new(0), run }
+        Self {
+            store,
+            accounts,
+            copy_sources,
+            settings: Settings::default(),
+            requests: AtomicU64::new(0),
+            run,
+        }
     }
 
     /// An id that no other request has, in the form of a GUID.
@@ -108,6 +120,9 @@ impl BlobService {
         if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
             return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
         }
+        if head.method == Method::OPTIONS {
+            return self.preflight(head).await;
+        }
         let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
         let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
         self.perform(&mut call, &operation).await
@@ -122,7 +137,8 @@ impl BlobService {
         host: &str,
         path: &str,
     ) -> Result<(Call<'a>, Operation)> {
-        let version = ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
+        let version =
+            ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
         let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
@@ -131,6 +147,9 @@ impl BlobService {
             return Err(Fault::new(ErrorCode::InsufficientAccountPermissions)
                 .saying("The secondary endpoint only reads.")
                 .into());
+        }
+        if !self.accounts.knows(&target.account) {
+            return Err(ErrorCode::ResourceNotFound.into());
         }
         let rights = Rights::default();
         let call = Call { head, query, target, version, body, now: now(), caller, rights };
@@ -154,11 +173,7 @@ impl BlobService {
         }
     }
 
-    fn perform_on_account<'a>(
-        &'a self,
-        call: &'a mut Call<'_>,
-        op: AccountOp,
-    ) -> Performing<'a> {
+    fn perform_on_account<'a>(&'a self, call: &'a mut Call<'_>, op: AccountOp) -> Performing<'a> {
         match op {
             AccountOp::GetServiceProperties => Box::pin(self.get_service_properties()),
             AccountOp::SetServiceProperties => Box::pin(self.set_service_properties(call)),
@@ -194,12 +209,7 @@ impl BlobService {
         }
     }
 
-    fn perform_on_blob<'a>(
-        &'a self,
-        call: &'a mut Call<'_>,
-        at: &'a BlobPath,
-        op: BlobOp,
-    ) -> Performing<'a> {
+    fn perform_on_blob<'a>(&'a self, call: &'a mut Call<'_>, at: &'a BlobPath, op: BlobOp) -> Performing<'a> {
         match op {
             BlobOp::Get => Box::pin(self.get_blob(call, at)),
             BlobOp::GetProperties => Box::pin(self.get_blob_properties(call, at)),
@@ -265,6 +275,7 @@ impl Protocol for BlobService {
             }
         };
         common_headers(&mut answer, &head, &id);
+        self.allow_origin(&head, &mut answer).await;
         log(&head, &answer, &id, peer, started);
         answer
     }
@@ -316,7 +327,9 @@ fn redacted(path: &str, query: Option<&str>) -> String {
 
 /// What the service knows and this one does not offer.
 async fn unsupported(what: &'static str) -> Result<Answer> {
-    Err(Fault::new(ErrorCode::APINotImplemented).saying(format!("{what} is not supported by leasefs.")).into())
+    Err(Fault::new(ErrorCode::APINotImplemented)
+        .saying(format!("{what} is not supported by leasefs."))
+        .into())
 }
 
 /// The time of this machine.

@@ -5,9 +5,9 @@
 
 use http::{HeaderMap, Method};
 
-use crate::wire::query::Query;
 use super::route::{ROOT_CONTAINER, Resource};
 use crate::store::{BlobName, BlobPath, ContainerName};
+use crate::wire::query::Query;
 use crate::wire::{ErrorCode, Fault, headers};
 
 /// A request's meaning.
@@ -180,7 +180,9 @@ impl BlobOp {
 fn account_op(method: &Method, restype: &str, comp: &str) -> Result<AccountOp, Fault> {
     use AccountOp as Op;
     match (restype, comp) {
-        ("service", "properties") => by_verb(method, Some(Op::GetServiceProperties), Some(Op::SetServiceProperties)),
+        ("service", "properties") => {
+            by_verb(method, Some(Op::GetServiceProperties), Some(Op::SetServiceProperties))
+        }
         ("service", "stats") => by_verb(method, Some(Op::GetServiceStats), None),
         ("service", "userdelegationkey") => Ok(Op::Unsupported("Get User Delegation Key")),
         ("account", "properties") => by_verb(method, Some(Op::GetAccountInfo), None),
@@ -238,7 +240,9 @@ fn blob_op(method: &Method, restype: &str, comp: &str, headers: &HeaderMap) -> R
         ("", "incrementalcopy") => Ok(Op::Unsupported("Incremental Copy Blob")),
         ("", "expiry") => Ok(Op::Unsupported("Set Blob Expiry")),
         ("", "legalhold") => Ok(Op::Unsupported("Set Blob Legal Hold")),
-        ("", "immutabilitypolicies" | "immutabilityPolicies") => Ok(Op::Unsupported("Blob Immutability Policy")),
+        ("", "immutabilitypolicies" | "immutabilityPolicies") => {
+            Ok(Op::Unsupported("Blob Immutability Policy"))
+        }
         _ => Err(unknown(restype, comp)),
     }
 }
@@ -292,13 +296,24 @@ fn bad_name(error: &crate::store::NameError) -> Fault {
 mod tests {
     use super::*;
 
-    fn parse(method: &str, resource: &Resource, query: &str, extra: &[(&'static str, &'static str)]) -> Result<Operation, ErrorCode> {
+    fn parse(
+        method: &str,
+        resource: &Resource,
+        query: &str,
+        extra: &[(&'static str, &'static str)],
+    ) -> Result<Operation, ErrorCode> {
         let method: Method = method.parse().unwrap();
-        let headers = extra.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        Operation::parse(&method, resource, &Query::parse(query).unwrap(), &headers).map_err(|fault| fault.code)
+        let headers =
+            extra.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        Operation::parse(&method, resource, &Query::parse(query).unwrap(), &headers)
+            .map_err(|fault| fault.code)
     }
 
-    fn on_blob(method: &str, query: &str, extra: &[(&'static str, &'static str)]) -> Result<BlobOp, ErrorCode> {
+    fn on_blob(
+        method: &str,
+        query: &str,
+        extra: &[(&'static str, &'static str)],
+    ) -> Result<BlobOp, ErrorCode> {
         match parse(method, &Resource::Blob("pics".into(), "a".into()), query, extra)? {
             Operation::Blob(_, op) => Ok(op),
             other => panic!("{other:?}"),

@@ -40,7 +40,8 @@ impl BlobService {
             }
             "update" => {
                 let upload = self.store.upload();
-                let Received { body, sums } = receive(call.body, upload, PAGES_MAX, declared, Wanted::Crc64).await?;
+                let Received { body, sums } =
+                    receive(call.body, upload, PAGES_MAX, declared, Wanted::Crc64).await?;
                 self.store.settle(&body).await?;
                 let blob = self.store.put_pages(at, range.start, body, sequence, &conditions).await?;
                 self.make_durable().await?;
@@ -54,11 +55,14 @@ impl BlobService {
     pub(super) async fn get_page_ranges(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         let since = call.snapshot_named("prevsnapshot")?;
         if call.headers().contains_key("x-ms-previous-snapshot-url") {
-            return Err(Fault::new(ErrorCode::UnsupportedHeader).with("HeaderName", "x-ms-previous-snapshot-url").into());
+            return Err(Fault::new(ErrorCode::UnsupportedHeader)
+                .with("HeaderName", "x-ms-previous-snapshot-url")
+                .into());
         }
         let range = RequestedRange::of_read(call.headers())?
             .map(|range| ByteRange { start: range.first, length: range.length() });
-        let page = self.store.page_ranges(at, call.snapshot()?, since, range, &call.read_conditions()?).await?;
+        let page =
+            self.store.page_ranges(at, call.snapshot()?, since, range, &call.read_conditions()?).await?;
         let (start, max) = paging(call)?;
         let rest: Vec<_> = page.ranges.iter().filter(|part| part.range.start >= start).collect();
         let next = rest.get(max).map(|part| part.range.start.to_string());

@@ -76,7 +76,9 @@ pub(super) fn duration_name(lease: &Lease, now: Moment) -> Option<&'static str> 
 
 fn tier_headers(reply: Reply, blob: &BlobProperties) -> Reply {
     match blob.tier {
-        None => reply.fixed(headers::ACCESS_TIER, tier_name(AccessTier::Hot)).fixed(headers::ACCESS_TIER_INFERRED, "true"),
+        None => reply
+            .fixed(headers::ACCESS_TIER, tier_name(AccessTier::Hot))
+            .fixed(headers::ACCESS_TIER_INFERRED, "true"),
         Some(tier) => {
             let changed = tier.changed.map(date::http);
             reply
@@ -115,8 +117,7 @@ impl BlobService {
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
         // Naming no header at all clears them, unless it is the size or the number that is to be set.
         let clears = size.is_none() && sequence.is_none();
-        let change =
-            PropertiesChange { headers: (named || clears).then_some(stored), size, sequence };
+        let change = PropertiesChange { headers: (named || clears).then_some(stored), size, sequence };
         let blob = self.store.set_blob_properties(at, change, &call.write_conditions()?).await?;
         self.make_durable().await?;
         let mut reply = Reply::ok().version(blob.etag, blob.modified);

@@ -13,7 +13,7 @@ use super::failure::{Failure, Result};
 use super::properties::blob_headers;
 use super::reply::Reply;
 use crate::rest::server::{Answer, AnswerBody, Source};
-use crate::store::{AccessTier, BlobPath, BlobProperties, ContentReader, StoreError};
+use crate::store::{AccessTier, BlobPath, BlobProperties, ByteRange, ContentReader, StoreError};
 use crate::wire::checksum::{Sums, Wanted, md5_text};
 use crate::wire::range::{RequestedRange, content_range};
 use crate::wire::{ErrorCode, Fault, headers};
@@ -32,7 +32,8 @@ impl BlobService {
     /// Get Blob: the whole, or a range of it.
     pub(super) async fn get_blob(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         let range = RequestedRange::of_read(call.headers())?;
-        let reader = self.store.open_version(at, call.snapshot()?, &call.read_conditions()?)?;
+        let wanted = range.map(|range| ByteRange { start: range.first, length: range.length() });
+        let reader = self.store.open_version(at, call.snapshot()?, wanted, &call.read_conditions()?)?;
         let blob = Arc::clone(reader.properties());
         if blob.tier.is_some_and(|tier| tier.tier == AccessTier::Archive) {
             return Err(ErrorCode::BlobArchived.into());
@@ -41,7 +42,8 @@ impl BlobService {
             None => (Part { offset: 0, length: blob.size }, StatusCode::OK),
             Some(range) => (cut(range, blob.size)?, StatusCode::PARTIAL_CONTENT),
         };
-        let mut reply = blob_headers(Reply::new(status), &blob, call.now).number(headers::CONTENT_LENGTH, part.length);
+        let mut reply =
+            blob_headers(Reply::new(status), &blob, call.now).number(headers::CONTENT_LENGTH, part.length);
         let sum = wanted_sum(call, range.is_some(), part.length)?;
         reply = match range {
             None => reply.maybe(headers::CONTENT_MD5, blob.content_md5.as_ref().map(md5_text).as_deref()),

@@ -19,7 +19,9 @@ use super::failure::{Failure, Result};
 use super::receive::Received;
 use super::route::{Resource, Target};
 use crate::rest::server::BodyError;
-use crate::store::{BlobName, BlobPath, ContainerName, HttpHeaders, Preconditions, SnapshotId, StoreError, Tags};
+use crate::store::{
+    BlobName, BlobPath, ContainerName, HttpHeaders, Preconditions, SnapshotId, StoreError, Tags,
+};
 use crate::wire::checksum::{Declared, Summing, Wanted};
 use crate::wire::query::Query;
 use crate::wire::range::RequestedRange;
@@ -92,7 +94,9 @@ impl BlobService {
             return Err(invalid());
         }
         let url: Uri = text.parse().map_err(|_| invalid())?;
-        let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else { return Err(invalid()) };
+        let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
+            return Err(invalid());
+        };
         if !matches!(scheme, "http" | "https") || authority.as_str().contains('@') {
             return Err(invalid());
         }
@@ -178,7 +182,8 @@ impl BlobService {
         max: u64,
         wanted: Wanted,
     ) -> Result<Fetched> {
-        let reader = self.store.open_version(&source.at, source.snapshot, &conditions).map_err(about_source)?;
+        let reader =
+            self.store.open_version(&source.at, source.snapshot, None, &conditions).map_err(about_source)?;
         let blob = std::sync::Arc::clone(reader.properties());
         let (start, length) = match range {
             None => (0, blob.size),
@@ -198,7 +203,10 @@ impl BlobService {
                 let read = reader.read_at(&mut buffer[..count], at);
                 let read = read.map_err(|error| StoreError::io("read the source of a copy", error))?;
                 if read == 0 {
-                    return Err(StoreError::io("read the source of a copy", io::ErrorKind::UnexpectedEof.into()));
+                    return Err(StoreError::io(
+                        "read the source of a copy",
+                        io::ErrorKind::UnexpectedEof.into(),
+                    ));
                 }
                 summing.update(&buffer[..read]);
                 upload.write(&buffer[..read])?;

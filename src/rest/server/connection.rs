@@ -69,8 +69,12 @@ impl<P: Protocol> Connection<P> {
         let io = TokioIo::new(Stall::new(socket, limits.write_stall));
         let mut served = pin!(builder(limits).serve_connection(io, service));
         let ended = tokio::select! {
-            ended = served.as_mut() => ended,
-            _ = self.phases.wait_for(|phase| *phase == Phase::Finishing) => {
+            ended = served.as_mut() => Some(ended),
+            () = told_to_finish(&mut self.phases) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
                 served.as_mut().graceful_shutdown();
                 tokio::select! {
                     ended = served.as_mut() => ended,
@@ -96,6 +100,10 @@ fn builder(limits: &Limits) -> http1::Builder {
         .half_close(false)
         .keep_alive(true);
     builder
+}
+
+async fn told_to_finish(phases: &mut watch::Receiver<Phase>) {
+    phases.wait_for(|phase| *phase == Phase::Finishing).await.ok();
 }
 
 async fn gone(phases: &mut watch::Receiver<Phase>) {

@@ -9,7 +9,7 @@
 mod body;
 mod connection;
 mod framing;
-mod limits;
+pub mod limits;
 mod stall;
 mod tls;
 
