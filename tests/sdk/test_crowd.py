@@ -2,15 +2,11 @@
 
 import asyncio
 
-import pytest
-
 import rig
 from rig import call, path_of
 
 CLIENTS = 1000 if rig.SERVER == "leasefs" else 100
 ROUNDS = 4
-
-pytestmark = pytest.mark.xdist_group("crowd")
 
 
 def message(path, query, headers, body):
