@@ -49,6 +49,9 @@ pub enum FsError {
     /// The handle is not, or no longer, open.
     #[error("no such handle")]
     BadHandle,
+    /// Somebody in charge closed the handle while its program still had it.
+    #[error("the handle was closed from outside")]
+    Revoked,
     /// An argument makes no sense; the text says which.
     #[error("{0}")]
     Invalid(&'static str),
@@ -96,6 +99,19 @@ impl From<StoreError> for FsError {
             | StoreError::InvalidBlockList
             | StoreError::InvalidBlockId
             | StoreError::InvalidRange { .. }
+            | StoreError::InvalidBlobType(_)
+            | StoreError::BlobArchived(_)
+            | StoreError::AppendPositionNotMet
+            | StoreError::MaxSizeNotMet
+            | StoreError::BlobSealed(_)
+            | StoreError::SequenceNumberNotMet
+            | StoreError::InvalidPageRange
+            | StoreError::PreviousSnapshotNotFound
+            | StoreError::PreviousSnapshotNewer
+            | StoreError::InvalidTags(_)
+            | StoreError::NoPendingCopy
+            | StoreError::CopyIdMismatch
+            | StoreError::NotSupported(_)
             | StoreError::Damaged(_)
             | StoreError::Io { .. } => FsError::Io(error.to_string()),
         }

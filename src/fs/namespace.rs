@@ -9,6 +9,7 @@ use crate::store::{
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
 use super::gate::{Removal, RemovePermit};
+use super::holders::FrontEnd;
 use super::names::{RESERVED, Segment};
 use super::nodes::{Ino, ROOT};
 use super::stat::Stat;
@@ -20,10 +21,14 @@ const SYMLINK_BYTES_MAX: usize = 4095;
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// How the request came to us.
+    pub front_end: FrontEnd,
     /// User.
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The thread that asks, as this process sees it; 0 if that is not known.
+    pub pid: u32,
 }
 
 const SET_GROUP: u32 = 0o2000;
@@ -168,7 +173,7 @@ impl Engine {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-            let blob = self.store.put_blob(&at, body, new, &must_be_new()).await?;
+            let blob = self.store.put_blob(&at, body.into(), new, &must_be_new()).await?;
             crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
             let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
@@ -276,7 +281,7 @@ impl Engine {
         let owner = self.config.owner;
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        match self.store.put_blob(&parent, Bytes::new(), new, &must_be_new()).await {
+        match self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await {
             Ok(_) | Err(StoreError::BlobExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
