@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{HelperArgs, MountArgs};
+use super::endpoint::EndpointPlan;
 use super::error::CliError;
 use super::paths::{self, Places};
 use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
+use crate::fs::policy::{RULES_MAX, SharePolicies};
 use crate::store::ContainerName;
 
 /// The share that is mounted when none is named.
@@ -22,6 +24,8 @@ pub(super) struct MountPlan {
     pub(super) data: PathBuf,
     pub(super) share: ContainerName,
     pub(super) delete: DeleteChoice,
+    pub(super) policies: SharePolicies,
+    pub(super) mandatory_locks: bool,
     pub(super) read_only: bool,
     pub(super) allow_other: bool,
     pub(super) passthrough: bool,
@@ -29,6 +33,8 @@ pub(super) struct MountPlan {
     /// Further mount options, none of which contradict each other.
     pub(super) kernel_flags: Vec<String>,
     pub(super) foreground: bool,
+    /// Serve the blobs too, at this endpoint.
+    pub(super) blobs: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -44,6 +50,9 @@ impl MountPlan {
             data: args.data,
             share: args.share,
             delete: args.delete,
+            share_policy: args.share_policy,
+            share_rules: args.share_rule,
+            mandatory_locks: args.mandatory_locks.then_some(true),
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
             passthrough: args.no_passthrough.then_some(false),
@@ -56,9 +65,17 @@ impl MountPlan {
             Some(path) => Settings::from_config_file(path)?,
             None => Settings::default(),
         };
+        let endpoint = match args.blob_addr {
+            Some(addr) => Some(EndpointPlan::new(addr, args.endpoint)?),
+            None if args.endpoint.is_empty() => None,
+            None => {
+                return Err(CliError::Usage("an account, TLS files and --copy-from need --blob-addr".into()));
+            }
+        };
         let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
         let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
         plan.foreground = args.foreground;
+        plan.blobs = endpoint;
         Ok(plan)
     }
 
@@ -81,17 +98,23 @@ impl MountPlan {
                 ContainerName::new(DEFAULT_SHARE).map_err(|problem| CliError::Usage(problem.to_string()))?
             }
         };
+        if settings.share_rules.len() > RULES_MAX {
+            return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
             share,
             delete: settings.delete.unwrap_or(DeleteChoice::Smb),
+            policies: SharePolicies::new(settings.share_rules, settings.share_policy.unwrap_or_default()),
+            mandatory_locks: settings.mandatory_locks.unwrap_or(false),
             read_only: settings.read_only.unwrap_or(false),
             allow_other: settings.allow_other.unwrap_or(false),
             passthrough: settings.passthrough.unwrap_or(true),
             threads: settings.threads.unwrap_or_else(default_threads),
             kernel_flags: settings.flags.names(),
             foreground: false,
+            blobs: None,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
@@ -150,6 +173,11 @@ fn mount_options(lists: &[String], sloppy: bool) -> Result<Settings, CliError> {
         .map_err(|problem| CliError::Usage(problem.to_string()))
 }
 
+/// The log level that the environment asks for.
+pub(super) fn log_level_of_environment() -> Result<Option<LogLevel>, CliError> {
+    Ok(environment()?.log)
+}
+
 /// What the environment asks for.
 fn environment() -> Result<Settings, CliError> {
     let log = match std::env::var("LEASEFS_LOG") {
@@ -187,7 +215,7 @@ mod tests {
         let words = ["leasefs", "mount"].iter().chain(words);
         match Arguments::try_parse_from(words).unwrap().command {
             Command::Mount(args) => MountPlan::from_args(*args, &Places::of_this_process()),
-            Command::Umount(_) | Command::Check(_) => unreachable!("the word mount was given"),
+            _ => unreachable!("the word mount was given"),
         }
     }
 
