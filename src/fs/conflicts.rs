@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, Preconditions, crash_point};
+use crate::store::{BlobPath, Preconditions};
 
 use super::commit::Committing;
 use super::error::{FsError, Result};
@@ -53,7 +53,6 @@ impl Engine {
             let copy = self.beside(guarded.parent, &copy_name)?;
             match file.save(store, &copy, &info, &Preconditions::if_absent()) {
                 Ok(()) => {
-                    crash_point("conflict_after_save");
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(at = %guarded.at, %copy, reason = %FsError::from(why), "content was kept beside its file");
                     return Ok(true);
