@@ -6,7 +6,7 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
 //!
@@ -23,8 +23,10 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
 pub mod holders;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -53,7 +55,9 @@ use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 
@@ -99,6 +103,9 @@ pub struct Engine {
     directories: DirectoryHandles,
     pending: PendingNames,
     directory_times: DirectoryTimes,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -133,6 +140,8 @@ impl Engine {
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
             passthrough: AtomicBool::new(config.passthrough),
             this: Weak::clone(this),
