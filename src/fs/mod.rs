@@ -44,7 +44,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::share::Moment;
-use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, StoreError};
+use crate::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+};
 
 use attributes::DefaultOwner;
 use directory_times::DirectoryTimes;
@@ -113,7 +115,7 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new()).await {
+        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
