@@ -21,7 +21,8 @@ fn weight(byte: u8) -> Option<usize> {
 
 /// Of names that differ in what does not count only, the one that has it first comes last.
 fn hyphens(one: &str, other: &str) -> Ordering {
-    let marks = |name: &str| name.bytes().map(|byte| weight(byte).is_none().then_some(byte)).collect::<Vec<_>>();
+    let marks =
+        |name: &str| name.bytes().map(|byte| weight(byte).is_none().then_some(byte)).collect::<Vec<_>>();
     let (one, other) = (marks(one), marks(other));
     let shared = one.len().min(other.len());
     one[..shared].cmp(&other[..shared]).then(one.len().cmp(&other.len()))

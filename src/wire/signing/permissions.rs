@@ -101,7 +101,10 @@ impl Permissions {
 
 impl fmt::Display for Permissions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        LETTERS.iter().filter(|(_, permission)| self.has(*permission)).try_for_each(|(letter, _)| write!(f, "{letter}"))
+        LETTERS
+            .iter()
+            .filter(|(_, permission)| self.has(*permission))
+            .try_for_each(|(letter, _)| write!(f, "{letter}"))
     }
 }
 

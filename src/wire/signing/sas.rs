@@ -155,8 +155,9 @@ impl SasToken {
         let Some(signature) = query.get("sig") else { return Ok(None) };
         let text = |name| query.filled(name).map(str::to_owned);
         let version_text = text("sv").ok_or_else(|| not_authenticated("The SAS names no version (sv)."))?;
-        let version: ServiceVersion =
-            version_text.parse().map_err(|_| not_authenticated("The SAS names a version (sv) that is none."))?;
+        let version: ServiceVersion = version_text
+            .parse()
+            .map_err(|_| not_authenticated("The SAS names a version (sv) that is none."))?;
         if version < ServiceVersion::FIRST_SAS {
             return Err(not_authenticated("SAS versions before 2015-04-05 are not supported."));
         }
@@ -166,8 +167,9 @@ impl SasToken {
         let kind = match (text("ss"), text("srt"), text("sr")) {
             (Some(services), Some(levels), None) => Kind::Account { services, levels },
             (None, None, Some(resource)) => {
-                let resource = SignedResource::parse(&resource)
-                    .ok_or_else(|| not_authenticated("The SAS names a resource (sr) that is not supported."))?;
+                let resource = SignedResource::parse(&resource).ok_or_else(|| {
+                    not_authenticated("The SAS names a resource (sr) that is not supported.")
+                })?;
                 Kind::Service { resource, policy: text("si") }
             }
             _ => return Err(not_authenticated("The SAS has neither ss and srt, nor sr.")),
@@ -285,7 +287,9 @@ impl SasToken {
         let mut pairs = vec![("sv", Some(&self.version_text))];
         let (services, levels, resource, policy) = match &self.kind {
             Kind::Account { services, levels } => (Some(services.clone()), Some(levels.clone()), None, None),
-            Kind::Service { resource, policy } => (None, None, Some(resource.letters().to_owned()), policy.clone()),
+            Kind::Service { resource, policy } => {
+                (None, None, Some(resource.letters().to_owned()), policy.clone())
+            }
         };
         pairs.extend([
             ("ss", services.as_ref()),
@@ -302,7 +306,10 @@ impl SasToken {
         pairs.extend(OVERRIDES.iter().zip(&self.overrides).map(|((name, _), value)| (*name, value.as_ref())));
         pairs.push(("sig", Some(&signature)));
         let filled = pairs.iter().filter_map(|(name, value)| value.map(|value| (name, value)));
-        Ok(filled.map(|(name, value)| format!("{name}={}", query::encode(value))).collect::<Vec<_>>().join("&"))
+        Ok(filled
+            .map(|(name, value)| format!("{name}={}", query::encode(value)))
+            .collect::<Vec<_>>()
+            .join("&"))
     }
 }
 
@@ -359,7 +366,8 @@ impl SasToken {
         let overrides = self.overrides.iter().map(text);
         let lines: Vec<String> = match &self.kind {
             Kind::Account { services, levels } => {
-                let head = [place.account.to_owned(), sp, services.clone(), levels.clone(), st, se, sip, spr, sv];
+                let head =
+                    [place.account.to_owned(), sp, services.clone(), levels.clone(), st, se, sip, spr, sv];
                 let scope = (self.version >= SIGNS_SCOPE_SINCE).then(|| text(&self.scope));
                 // The last line is ended too.
                 head.into_iter().chain(scope).chain([String::new()]).collect()
@@ -377,9 +385,10 @@ impl SasToken {
     fn kind_lines(&self, resource: SignedResource, place: &Place<'_>) -> Option<Vec<String>> {
         let snapshot = match resource {
             SignedResource::Snapshot => place.snapshot?.to_owned(),
-            SignedResource::Container | SignedResource::Blob | SignedResource::Share | SignedResource::File => {
-                String::new()
-            }
+            SignedResource::Container
+            | SignedResource::Blob
+            | SignedResource::Share
+            | SignedResource::File => String::new(),
         };
         if place.service == Service::File || self.version < SIGNS_RESOURCE_SINCE {
             return Some(Vec::new());
@@ -393,12 +402,9 @@ impl SasToken {
     fn terms<'t>(&'t self, policies: &'t [AccessPolicy]) -> Result<Terms<'t>> {
         let policy = match self.policy() {
             None => None,
-            Some(id) => Some(
-                policies
-                    .iter()
-                    .find(|policy| policy.id == id)
-                    .ok_or_else(|| not_authenticated("The stored access policy (si) of the SAS does not exist."))?,
-            ),
+            Some(id) => Some(policies.iter().find(|policy| policy.id == id).ok_or_else(|| {
+                not_authenticated("The stored access policy (si) of the SAS does not exist.")
+            })?),
         };
         let one = |own: &'t Option<String>, stored: Option<&'t String>, name: &str| match (own, stored) {
             (Some(_), Some(_)) => {
@@ -409,7 +415,8 @@ impl SasToken {
         let expiry = one(&self.expiry, policy.and_then(|policy| policy.expiry.as_ref()), "se")?;
         Ok(Terms {
             start: one(&self.start, policy.and_then(|policy| policy.start.as_ref()), "st")?,
-            expiry: expiry.ok_or_else(|| not_authenticated("The SAS never expires (se), which is not allowed."))?,
+            expiry: expiry
+                .ok_or_else(|| not_authenticated("The SAS never expires (se), which is not allowed."))?,
             permissions: one(&self.permissions, policy.and_then(|policy| policy.permissions.as_ref()), "sp")?
                 .ok_or_else(|| not_authenticated("The SAS has no permissions (sp)."))?,
         })
@@ -445,7 +452,8 @@ struct Terms<'t> {
 
 impl Terms<'_> {
     fn check_time(&self, now: Moment) -> Result<()> {
-        let read = |text| date::parse_iso(text).ok_or_else(|| not_authenticated(format!("{text} is not a time.")));
+        let read =
+            |text| date::parse_iso(text).ok_or_else(|| not_authenticated(format!("{text} is not a time.")));
         let early = self.start.map(read).transpose()?.is_some_and(|start| now < start);
         if early || now >= read(self.expiry)? {
             let start = self.start.unwrap_or_default();

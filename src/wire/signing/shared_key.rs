@@ -8,11 +8,11 @@ use super::key::AccountKey;
 use super::{collation, not_authenticated};
 use crate::share::Moment;
 use crate::wire::codes::ErrorCode;
+use crate::wire::date;
 use crate::wire::fault::{Fault, Result};
 use crate::wire::headers;
 use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
-use crate::wire::date;
 
 /// How far a request's date may be from the server's.
 pub const MAX_SKEW: Duration = Duration::from_secs(15 * 60);
@@ -104,7 +104,9 @@ impl Authorization {
         if signed {
             Ok(())
         } else {
-            Err(not_authenticated("The signature in the Authorization header is not the one of this request."))
+            Err(not_authenticated(
+                "The signature in the Authorization header is not the one of this request.",
+            ))
         }
     }
 }
@@ -130,7 +132,8 @@ pub fn authorization(account: &str, key: &AccountKey, request: &SignedParts<'_>)
 
 fn check_date(headers: &HeaderMap, now: Moment) -> Result<()> {
     let text = headers::text(headers, headers::X_MS_DATE)?.or(headers::text(headers, headers::DATE)?);
-    let date = text.and_then(date::parse_http).ok_or_else(|| not_authenticated("The request has no valid date."))?;
+    let date =
+        text.and_then(date::parse_http).ok_or_else(|| not_authenticated("The request has no valid date."))?;
     if now.since(date) > MAX_SKEW || date.since(now) > MAX_SKEW {
         return Err(not_authenticated("The date of the request is more than 15 minutes off."));
     }
