@@ -20,6 +20,7 @@ mod cors;
 mod failure;
 mod leases;
 mod listing;
+mod needs;
 mod operation;
 mod pages;
 mod properties;
