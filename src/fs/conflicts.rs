@@ -12,7 +12,7 @@ use super::commit::Committing;
 use super::error::{FsError, Result};
 use super::file::{Fenced, OpenFile};
 use super::names::{NAME_BYTES_MAX, Segment};
-use super::nodes::Ino;
+use super::nodes::{Ino, ROOT};
 use super::place::Guarded;
 use super::{Engine, now};
 use std::sync::atomic::Ordering;
@@ -50,7 +50,11 @@ impl Engine {
         let name = guarded.segment.file_name();
         for attempt in 1..=SAME_SECOND_MAX {
             let copy_name = conflict_name(&name, &self.config.fencing.host, now(), attempt);
-            let copy = self.beside(guarded.parent, &copy_name)?;
+            let copy = match self.beside(guarded.parent, &copy_name) {
+                // The path would be too long: better in the root than nowhere.
+                Err(FsError::NameTooLong) => self.beside(ROOT, &copy_name)?,
+                other => other?,
+            };
             match file.save(store, &copy, &info, &Preconditions::if_absent()) {
                 Ok(()) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);

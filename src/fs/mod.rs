@@ -6,8 +6,8 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
 //! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -27,10 +27,12 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
 pub mod holders;
 pub mod lease_keeper;
 mod leases;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -64,9 +66,11 @@ use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
 use lease_keeper::LeaseKeeper;
 use leases::LeaseTask;
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
@@ -125,6 +129,9 @@ pub struct Engine {
     _lease_task: LeaseTask,
     /// How many times content was kept beside its file.
     conflicts: AtomicU64,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -165,6 +172,8 @@ impl Engine {
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
             stickies: Stickies::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
             this: Weak::clone(this),
         });
