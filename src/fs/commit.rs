@@ -66,6 +66,9 @@ impl Engine {
         let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        if let Some(maker) = file.take_maker() {
+            self.habits.note(maker, file.is_small());
+        }
         tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);

@@ -6,7 +6,7 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * `range_locks`: byte ranges, and waiting for them.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
@@ -26,8 +26,10 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
 pub mod holders;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -61,7 +63,9 @@ use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
@@ -118,6 +122,9 @@ pub struct Engine {
     directory_times: DirectoryTimes,
     stickies: Stickies,
     range_waits: RangeWaits,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -155,6 +162,8 @@ impl Engine {
             directory_times: DirectoryTimes::default(),
             stickies: Stickies::default(),
             range_waits: RangeWaits::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
             this: Weak::clone(this),
         });

@@ -20,6 +20,7 @@ mod cors;
 mod failure;
 mod leases;
 mod listing;
+mod needs;
 mod operation;
 mod pages;
 mod properties;
@@ -47,7 +48,8 @@ use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
 use crate::wire::{ErrorCode, Fault, date, headers};
 
-use call::{Call, Caller, Rights};
+use access::refuse_secondary_writes;
+use call::{Call, Caller};
 use cors::Settings;
 use failure::{Failure, Result};
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
@@ -143,15 +145,8 @@ impl BlobService {
         let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
-        if target.secondary && !operation.is_read() {
-            return Err(Fault::new(ErrorCode::InsufficientAccountPermissions)
-                .saying("The secondary endpoint only reads.")
-                .into());
-        }
-        if !self.accounts.knows(&target.account) {
-            return Err(ErrorCode::ResourceNotFound.into());
-        }
-        let rights = Rights::default();
+        let rights = self.authorize(head, &query, &target, &operation, caller).await?;
+        refuse_secondary_writes(&target, &operation)?;
         let call = Call { head, query, target, version, body, now: now(), caller, rights };
         Ok((call, operation))
     }

@@ -133,6 +133,19 @@ impl EmbeddedStore {
         self.make_version(at, NewVersion::local(body, size, new), conditions, points!("publish"))
     }
 
+    /// [`Self::blob_put`] for the engine's own small content, which carries no checksum.
+    pub(super) fn blob_put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        let size = bytes.len() as u64;
+        let version = NewVersion::local(Body::Bytes(bytes), size, new);
+        self.make_version(at, version, conditions, points!("publish"))
+    }
+
     pub(super) fn blob_patch(
         &self,
         at: &BlobPath,

@@ -58,6 +58,35 @@ fn block_key(root: u64, name: &str, id: &BlockId) -> Vec<u8> {
     key
 }
 
+/// Names of a container that have staged blocks, in order.
+pub(super) struct StagedNames(super::kv::Range);
+
+impl StagedNames {
+    /// From the first name that is not before `from`.
+    pub(super) fn start(view: &View, root: u64, from: &[u8]) -> Self {
+        let first = [&staging_prefix(root), from].concat();
+        Self(view.range(Space::Misc, &first, Some(&staging_prefix(root + 1))))
+    }
+}
+
+impl Iterator for StagedNames {
+    type Item = Result<(String, Staging)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = |(key, value): (super::kv::Value, super::kv::Value)| {
+            let name = super::walk::text(key[9..key.len() - 1].to_vec())?;
+            Ok((name, decode(&value, "a staging record")?))
+        };
+        loop {
+            match self.0.next()? {
+                Ok((key, _)) if !is_staging_key(&key) => {}
+                Ok(pair) => return Some(read(pair)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+}
+
 /// Whether anything is staged in the whole store.
 pub(super) fn any_staged(kv: &Kv) -> Result<bool> {
     Ok(kv.view()?.prefix(Space::Misc, &[STAGED_TAG]).next().is_some())
