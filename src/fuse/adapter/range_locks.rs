@@ -47,7 +47,8 @@ impl Adapter {
             let found = engine.test_range(handle, asker, kind, span).await;
             answer(reply, found, |reply, found| match found {
                 Some(lock) => {
-                    let (start, end) = (lock.span.start(), lock.span.last());
+                    // The highest signed offset means "to the end".
+                    let (start, end) = (lock.span.start(), lock.span.last().min(i64::MAX as u64));
                     reply.locked(start, end, kind_of(lock.kind), lock.owner.process);
                 }
                 None => reply.locked(range.0, range.1, libc::F_UNLCK, 0),
