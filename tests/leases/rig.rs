@@ -49,6 +49,7 @@ pub fn config(concurrency: Concurrency, policy: SharePolicy) -> EngineConfig {
         passthrough: false,
         owner: DefaultOwner { uid: 0, gid: 0 },
         policies: SharePolicies::new(Vec::new(), policy),
+        mandatory_locks: false,
         fencing: Fencing { concurrency, host: "here".to_owned(), ..Fencing::default() },
     }
 }
