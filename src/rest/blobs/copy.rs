@@ -14,7 +14,7 @@ use super::source::{CopyFrom, Fetched, SourceRight, without_query};
 use crate::rest::server::Answer;
 use crate::store::{
     BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions,
-    Tags,
+    StoreError, Tags,
 };
 use crate::wire::checksum::{Declared, Sums, Wanted};
 use crate::wire::range::RequestedRange;
@@ -188,7 +188,12 @@ impl BlobService {
         let of_source = call.source_conditions()?;
         self.check_source(own, &of_source).await?;
         let source = CopySource { at: own.at.clone(), snapshot: own.snapshot, conditions: of_source };
-        Ok(self.store.copy_blob(&source, at, request, &conditions).await?)
+        let copied = self.store.copy_blob(&source, at, request, &conditions).await;
+        copied.map_err(|error| match error {
+            // A copy says which side of it the condition was about.
+            StoreError::ConditionNotMet => Fault::new(ErrorCode::TargetConditionNotMet).into(),
+            error => error.into(),
+        })
     }
 
     /// A copy whose bytes go through this process.
