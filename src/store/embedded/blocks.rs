@@ -272,6 +272,9 @@ impl EmbeddedStore {
                 }
             }
         }
+        if let Some(scratch) = &scratch {
+            self.settle_written(scratch.file())?;
+        }
         Ok((Body::Pieces(pieces), scratch))
     }
 
