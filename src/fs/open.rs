@@ -238,7 +238,8 @@ impl Engine {
             None => self.load(ino, at)?,
         };
         self.nodes.hold(ino, *parent, segment);
-        let (etag, mtime) = (blob.etag, attributes.mtime);
+        // What the page cache is going to hold, which need not be what the store has by now.
+        let (etag, mtime) = (file.base().etag, attributes.mtime);
         let info = Committing { engine: self, ino, blob };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
