@@ -54,6 +54,10 @@ impl Engine {
             return Ok(());
         }
         let ino = file.ino();
+        if file.is_cut_off() && self.gate.open_count(ino) == 0 {
+            // Only handles that were closed from outside are left, and what comes through them counts no more.
+            return Ok(());
+        }
         let _tree = self.guards.tree().await;
         match &self.guard_name(ino).await? {
             Some(Guarded { at, .. }) => self.commit_at(file, at),
