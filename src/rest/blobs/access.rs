@@ -34,8 +34,12 @@ impl BlobService {
     ) -> Result<Rights> {
         let claim = Claim::of(&head.headers, query)?;
         let need = need(operation, &head.headers, query);
-        let parts =
-            SignedParts { method: head.method.as_str(), path: head.uri.path(), query, headers: &head.headers };
+        let parts = SignedParts {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            query,
+            headers: &head.headers,
+        };
         self.judge(&claim, parts, target, caller, &need).await
     }
 
@@ -89,8 +93,11 @@ impl BlobService {
         };
         let snapshot = parts.query.filled("snapshot");
         let place = Place { service: Service::Blob, account: &target.account, container, name, snapshot };
-        let circumstances =
-            Circumstances { now: now(), client: Some(caller.peer.ip().to_canonical()), secure: caller.secure };
+        let circumstances = Circumstances {
+            now: now(),
+            client: Some(caller.peer.ip().to_canonical()),
+            secure: caller.secure,
+        };
         let asked = Asked { parts, place, circumstances };
         let allowed = claim.judge(&self.accounts, &asked, acl.as_ref(), need)?;
         Ok(Rights {
@@ -112,7 +119,10 @@ impl BlobService {
 }
 
 /// Refuses writes through the endpoint that only reads.
-pub(super) fn refuse_secondary_writes(target: &Target, operation: &Operation) -> std::result::Result<(), Fault> {
+pub(super) fn refuse_secondary_writes(
+    target: &Target,
+    operation: &Operation,
+) -> std::result::Result<(), Fault> {
     if target.secondary && !operation.is_read() {
         let code = crate::wire::ErrorCode::InsufficientAccountPermissions;
         return Err(Fault::new(code).saying("The secondary endpoint only reads."));

@@ -2,8 +2,8 @@
 //!
 //! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
 //! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
-//! answer. A handler that changed something answers only when the change would survive a power loss
-//! ([`BlobService::make_durable`]). [`failure`] has the one match from the store's errors to status and code.
+//! answer. The store answers a change when it would survive a power loss, so this service does too. [`failure`] has
+//! the one match from the store's errors to status and code.
 //!
 //! Handlers must never judge a condition or a lease themselves.
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for BlobService {
 }
 
 impl BlobService {
-    /// Serves `store`.
+    /// Serves `store`, which should answer a change only when it is durable: clients take an answer for a promise.
     pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
         let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
         Self {
@@ -108,12 +108,6 @@ impl BlobService {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let (a, b, c) = (self.run >> 32, (self.run >> 16) & 0xffff, self.run & 0xffff);
         format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", number >> 48, number & 0xffff_ffff_ffff)
-    }
-
-    /// Waits until every change answered so far would survive a power loss. Everybody who waits at the same time
-    /// shares one sync.
-    async fn make_durable(&self) -> Result<()> {
-        Ok(self.store.sync().await?)
     }
 
     /// Everything from a request's head to an answer, without what every answer carries.

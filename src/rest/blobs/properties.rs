@@ -103,7 +103,6 @@ impl BlobService {
     pub(super) async fn set_blob_metadata(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         call.refuse_snapshot()?;
         let blob = self.store.set_blob_metadata(at, call.metadata()?, &call.write_conditions()?).await?;
-        self.make_durable().await?;
         let reply = Reply::ok().version(blob.etag, blob.modified);
         Ok(reply.fixed(headers::REQUEST_SERVER_ENCRYPTED, "false").empty())
     }
@@ -119,7 +118,6 @@ impl BlobService {
         let clears = size.is_none() && sequence.is_none();
         let change = PropertiesChange { headers: (named || clears).then_some(stored), size, sequence };
         let blob = self.store.set_blob_properties(at, change, &call.write_conditions()?).await?;
-        self.make_durable().await?;
         let mut reply = Reply::ok().version(blob.etag, blob.modified);
         if blob.kind == BlobKind::Page {
             reply = reply.number(headers::BLOB_SEQUENCE_NUMBER, blob.sequence_number);
@@ -131,7 +129,6 @@ impl BlobService {
     pub(super) async fn set_blob_tier(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         let tier = call.tier()?.ok_or_else(|| Fault::missing_header(headers::ACCESS_TIER))?;
         self.store.set_blob_tier(at, call.snapshot()?, tier, &call.lease_and_tags()?).await?;
-        self.make_durable().await?;
         // There is nothing to wait for, even when a blob leaves the archive.
         Ok(Reply::ok().empty())
     }
@@ -150,7 +147,6 @@ impl BlobService {
         let body = call.whole_body(TAGS_BODY_MAX).await?;
         let tags = Tags::new(crate::wire::xml::parse_tags_body(&body)?)?;
         self.store.set_blob_tags(at, tags, &conditions).await?;
-        self.make_durable().await?;
         Ok(Reply::new(StatusCode::NO_CONTENT).empty())
     }
 }

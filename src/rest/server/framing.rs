@@ -83,7 +83,11 @@ mod tests {
     use super::*;
 
     fn head(build: impl FnOnce(http::request::Builder) -> http::request::Builder) -> Parts {
-        let base = http::Request::builder().method("PUT").uri("/a/b").header("host", "x").header("content-length", "0");
+        let base = http::Request::builder()
+            .method("PUT")
+            .uri("/a/b")
+            .header("host", "x")
+            .header("content-length", "0");
         build(base).body(()).unwrap().into_parts().0
     }
 
