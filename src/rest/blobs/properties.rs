@@ -11,7 +11,8 @@ use crate::rest::server::Answer;
 use crate::share::Moment;
 use crate::share::lease::Lease;
 use crate::store::{
-    AccessTier, BlobKind, BlobPath, BlobProperties, HttpHeaders, PropertiesChange, SequenceUpdate, Tags,
+    AccessTier, BlobKind, BlobPath, BlobProperties, HttpHeaders, PAGE_BYTES, PropertiesChange,
+    SequenceUpdate, Tags,
 };
 use crate::wire::{ErrorCode, Fault, date, headers};
 
@@ -110,7 +111,10 @@ impl BlobService {
     /// Set Blob Properties: headers, and for page blobs size and sequence number.
     pub(super) async fn set_blob_properties(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         call.refuse_snapshot()?;
-        let size = headers::number(call.headers(), headers::BLOB_CONTENT_LENGTH)?;
+        let size: Option<u64> = headers::number(call.headers(), headers::BLOB_CONTENT_LENGTH)?;
+        if let Some(size) = size.filter(|size| !size.is_multiple_of(PAGE_BYTES)) {
+            return Err(Fault::invalid_header(headers::BLOB_CONTENT_LENGTH, size.to_string()).into());
+        }
         let sequence = sequence_update(call)?;
         let stored = (call.stored_headers(false)?, call.stored_md5()?);
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
