@@ -257,7 +257,7 @@ impl Protocol for BlobService {
             Err(failure) => {
                 let unfit = check_framing(&head).is_err();
                 if !unfit {
-                    body.drain().await;
+                    body.drain();
                 }
                 let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(now()));
                 if unfit {
