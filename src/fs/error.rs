@@ -43,6 +43,15 @@ pub enum FsError {
     /// Another open's share mode, or an open that this one's share mode forbids, stands in the way.
     #[error("another open of the file does not share this access")]
     SharingViolation,
+    /// Another owner's range lock stands in the way.
+    #[error("another range lock is in the way")]
+    RangeLocked,
+    /// Waiting for the range lock would never end: its holder waits, in the end, for this owner.
+    #[error("waiting for this range lock would be a deadlock")]
+    Deadlock,
+    /// A signal came for whoever waits.
+    #[error("a signal ended the wait")]
+    Interrupted,
     /// The file was removed and waits for its last close.
     #[error("the file is delete pending: it goes away when its last user closes it")]
     DeletePending,
@@ -76,6 +85,12 @@ pub enum FsError {
     /// Somebody else changed or replaced the blob under this writer.
     #[error("the file was changed by somebody else")]
     Stale,
+    /// Somebody else holds the lease on the blob; the text says what is known about it.
+    #[error("somebody else holds the lease on the blob: {0}")]
+    Leased(String),
+    /// We held the lease on the blob and hold it no longer.
+    #[error("the lease on the blob was lost")]
+    LeaseLost,
     /// The store or the disk failed.
     #[error("{0}")]
     Io(String),
@@ -87,7 +102,7 @@ impl From<StoreError> for FsError {
             StoreError::BlobNotFound(_) | StoreError::ContainerNotFound(_) => FsError::NotFound,
             StoreError::BlobExists(_) | StoreError::ContainerExists(_) => FsError::Exists,
             StoreError::ConditionNotMet | StoreError::NotModified => FsError::Stale,
-            StoreError::Lease(_) => FsError::SharingViolation,
+            StoreError::Lease(refusal) => refusal.into(),
             StoreError::Name(_) => FsError::NameTooLong,
             StoreError::Full => FsError::NoSpace,
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,

@@ -13,6 +13,7 @@ use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
+use super::open::{Attached, TakeLease};
 use super::place::Guarded;
 use super::{Engine, now};
 
@@ -206,7 +207,9 @@ impl Engine {
         if !handle.permit.access().contains(Access::WRITE) {
             return Err(FsError::BadAccess);
         }
-        self.drop_set_id(handle.file.ino(), caller).await?;
+        let (ino, cut) = (handle.file.ino(), truncated(handle.file.stat()?.size, size));
+        self.may_touch(ino, Some(handle.permit.id()), None, cut, true)?;
+        self.drop_set_id(ino, caller).await?;
         self.with_place(handle.file.ino(), |place| handle.file.truncate(size, place)).await
     }
 
@@ -214,8 +217,9 @@ impl Engine {
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
         let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
-        let (file, _) = self.attach(ino, None, &permit).await?;
+        let Attached { file, .. } = self.attach(ino, None, &permit, TakeLease::No).await?;
         let done = async {
+            self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
             self.with_place(ino, |place| file.truncate(size, place)).await?;
             self.commit(&file).await
@@ -284,6 +288,9 @@ impl Engine {
         if self.nodes.cached(ino) == Some(old.etag) {
             self.nodes.set_cached(ino, Some(new.etag));
         }
+        if let Some(file) = self.open_file(ino) {
+            file.rebase(old.etag, new);
+        }
     }
 
     /// Notes that the entries of `directory` changed.
@@ -314,4 +321,9 @@ impl Engine {
             tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");
         }
     }
+}
+
+/// The bytes that a truncation takes away or adds: where they start and how many.
+fn truncated(old: u64, new: u64) -> (u64, u64) {
+    (old.min(new), old.abs_diff(new))
 }

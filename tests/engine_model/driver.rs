@@ -7,6 +7,7 @@ use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
 use leasefs::fs::policy::SharePolicies;
+use leasefs::fs::strategy::Fencing;
 use leasefs::fs::{
     AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, Kind,
     OpenRequest, Opened, RenameRule, Route, Zeroing,
@@ -88,6 +89,8 @@ impl World {
             passthrough: self.passthrough,
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::default(),
+            fencing: Fencing::default(),
+            mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();
         let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;
@@ -307,7 +310,7 @@ impl World {
         self.last = format!("flush or fsync handle {open}");
         let Open { handle, file, write, .. } = self.opens[open];
         if self.dice.roll(2) == 0 {
-            self.engine().flush(handle).await.expect("flush");
+            self.engine().flush(handle, 0).await.expect("flush");
             // A reader's close commits nothing.
             if !write {
                 return;
@@ -322,7 +325,7 @@ impl World {
         let Some(open) = self.pick_open() else { return };
         self.last = format!("close handle {open}");
         let Open { handle, file, write, .. } = self.opens.swap_remove(open);
-        self.engine().flush(handle).await.expect("flush");
+        self.engine().flush(handle, 0).await.expect("flush");
         self.engine().release(handle).await.expect("release");
         self.model.close(file, write);
     }
