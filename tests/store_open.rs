@@ -30,7 +30,7 @@ async fn put(store: &EmbeddedStore, name: &str, size: usize) {
 /// A store with 200 blobs, left as a crash leaves it.
 async fn filled(folder: &Path) {
     let store = open(folder).unwrap();
-    store.create_container(&at("x").container, Metadata::new()).await.unwrap();
+    store.create_container(&at("x").container, Metadata::new(), PublicAccess::None).await.unwrap();
     for index in 0..200 {
         put(&store, &format!("f{index:03}"), if index % 10 == 0 { 50_000 } else { 300 }).await;
     }

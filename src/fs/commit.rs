@@ -106,7 +106,14 @@ impl CommitInfo for Committing<'_> {
         attributes.ctime = ctime.max(attributes.ctime);
         let mut metadata = self.blob.metadata.clone();
         attributes.write_to(&mut metadata);
-        Ok(NewContent { metadata, headers: self.blob.headers.clone() })
+        let blob = &self.blob;
+        Ok(NewContent {
+            metadata,
+            headers: blob.headers.clone(),
+            tags: blob.tags.clone(),
+            tier: blob.tier.map(|tier| tier.tier),
+            ..NewContent::default()
+        })
     }
 
     fn committed(&self, properties: &BlobProperties) {

@@ -7,6 +7,7 @@
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
 //!
@@ -34,9 +35,11 @@ mod open;
 mod oversight;
 mod pending;
 mod place;
+pub mod policy;
 mod ranges;
 mod rename;
 mod stat;
+mod sticky;
 mod xattr;
 
 use std::collections::HashMap;
@@ -48,7 +51,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::share::Moment;
-use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, StoreError};
+use crate::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+};
 
 use attributes::DefaultOwner;
 use directory_times::DirectoryTimes;
@@ -60,6 +65,8 @@ use handles::{DirectoryHandles, FileHandles};
 use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
+use policy::SharePolicies;
+use sticky::Stickies;
 
 pub use attributes::{Attributes, Kind};
 pub use close::ReleaseReport;
@@ -77,7 +84,7 @@ pub use stat::{AttributeChange, Stat};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// What removing the name of an open file means.
     pub delete: DeleteRule,
@@ -85,6 +92,8 @@ pub struct EngineConfig {
     pub passthrough: bool,
     /// Who owns what carries no owner of its own.
     pub owner: DefaultOwner,
+    /// The share modes of programs that cannot ask for one.
+    pub policies: SharePolicies,
 }
 
 /// One share, ready to be used by front ends.
@@ -106,6 +115,7 @@ pub struct Engine {
     /// How many files have their bytes in memory.
     memory: Budget,
     habits: Habits,
+    stickies: Stickies,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -123,13 +133,14 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new()).await {
+        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
         let engine = Arc::new_cyclic(|this| Self {
             store,
             share,
+            passthrough: AtomicBool::new(config.passthrough),
             config,
             gate: Gate::new(),
             guards: Guards::default(),
@@ -142,8 +153,8 @@ impl Engine {
             directory_times: DirectoryTimes::default(),
             memory: Budget::default(),
             habits: Habits::default(),
+            stickies: Stickies::default(),
             started: now(),
-            passthrough: AtomicBool::new(config.passthrough),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

@@ -30,7 +30,7 @@ pub(crate) const ALWAYS: Preconditions = Preconditions {
 
 impl Bench {
     pub(crate) async fn new(store: Arc<dyn BlobStore>, advance: Advance, at_end: AtEnd) -> Self {
-        store.create_container(&share(), Metadata::new()).await.unwrap();
+        store.create_container(&share(), Metadata::new(), PublicAccess::None).await.unwrap();
         Self { store, advance, at_end }
     }
 

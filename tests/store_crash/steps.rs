@@ -242,7 +242,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) async fn new(store: Arc<EmbeddedStore>) -> Self {
         // There already in every round but the first.
-        let _ = store.create_container(&share(), Metadata::new()).await;
+        let _ = store.create_container(&share(), Metadata::new(), PublicAccess::None).await;
         Self { store }
     }
 
@@ -341,7 +341,7 @@ impl Worker {
         match (which, first) {
             (0, _) => {
                 let name = ContainerName::new("short-lived").unwrap();
-                let _ = store.create_container(&name, Metadata::new()).await;
+                let _ = store.create_container(&name, Metadata::new(), PublicAccess::None).await;
                 for index in 0..5u8 {
                     let at = BlobPath::new(name.clone(), BlobName::new(format!("a/b{index}")).unwrap());
                     let bytes = pattern(index, 2000 * usize::from(index % 2) + 5);
@@ -382,7 +382,13 @@ impl Worker {
 /// Everything that is in the container.
 pub(crate) fn read_back(store: &EmbeddedStore) -> BTreeMap<String, Blob> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let query = ListQuery { prefix: String::new(), delimiter: None, marker: None, max: usize::MAX };
+    let query = ListQuery {
+        prefix: String::new(),
+        delimiter: None,
+        marker: None,
+        max: usize::MAX,
+        ..ListQuery::default()
+    };
     let Ok(page) = runtime.block_on(store.list_blobs(&share(), &query)) else { return BTreeMap::new() };
     let read = |item| {
         let ListItem::Blob { name, properties } = item else { panic!("a flat listing has no prefixes") };

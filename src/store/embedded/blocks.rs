@@ -13,11 +13,11 @@ use bytes::Bytes;
 use crate::share::lease::{Lease, LeaseId};
 use crate::store::conditions::{Presence, Subject, WriteKind, judge_read, judge_write};
 use crate::store::{
-    BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, NewContent, Preconditions,
-    Result, Scratch, StoreError, crash_point,
+    BlobBody, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    CopySource, Limit, NewContent, Preconditions, Result, Scratch, StoreError,
 };
 
-use super::blobs::{Body, NewVersion, whole, write_all};
+use super::blobs::{Body, NewVersion, write_all};
 use super::kv::{Kv, Space, View};
 use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode, encode};
 use super::tx::{Spot, Tx, changed, points};
@@ -130,28 +130,55 @@ impl EmbeddedStore {
         &self,
         at: &BlobPath,
         id: &BlockId,
-        body: Bytes,
+        body: BlobBody,
         lease: Option<LeaseId>,
     ) -> Result<()> {
         if id.0.is_empty() || id.0.len() > BLOCK_ID_MAX {
             return Err(StoreError::InvalidBlockId);
         }
-        let size = body.len() as u64;
-        // Lives until the batch refers to its file.
-        let mut file = None;
-        let body = if size <= self.inline_max {
-            Body::Bytes(body)
-        } else {
-            let scratch = self.files.scratch()?;
-            write_all(&scratch, &body, 0)?;
-            crash_point("put_block_after_write");
-            let pieces = whole(&scratch, size);
-            file = Some(scratch);
-            Body::Pieces(pieces)
-        };
-        let answer = self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, body, size, lease));
-        drop(file);
-        answer
+        let size = body.size();
+        let placed = self.place_body(body, "put_block_after_write")?;
+        self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, placed.body, size, lease))
+    }
+
+    pub(super) fn block_put_from(
+        &self,
+        at: &BlobPath,
+        id: &BlockId,
+        source: &CopySource,
+        range: Option<ByteRange>,
+        lease: Option<LeaseId>,
+    ) -> Result<u64> {
+        if id.0.is_empty() || id.0.len() > BLOCK_ID_MAX {
+            return Err(StoreError::InvalidBlockId);
+        }
+        let judge = |found: &Entry| copy::judge_source(source, (self.clock)(), found);
+        self.with_second(source, &judge, |from, body| {
+            let whole = from.properties.size;
+            let range = match range {
+                None => 0..whole,
+                Some(range) if range.start >= whole => return Err(StoreError::InvalidRange { size: whole }),
+                Some(range) => {
+                    range.start..range.start.saturating_add(range.length.unwrap_or(whole)).min(whole)
+                }
+            };
+            let size = range.end - range.start;
+            let part = match (body, &from.content) {
+                (Body::Bytes(bytes), _) => Body::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+                (Body::Pieces(pieces), _) => Body::Pieces(extents::slice(&pieces, range)),
+                (Body::Pages(_), Content::Pages(map)) => match self.page_pieces(*map, whole, None)? {
+                    Some(pieces) => Body::Pieces(extents::slice(&pieces, range)),
+                    None => return Ok(None),
+                },
+                (Body::Pages(_), _) => return Err(StoreError::Damaged("pages without a map".into())),
+            };
+            self.write(Growth::Adds, points!("put_block"), |tx| {
+                if !tx.is_still(source, from)? {
+                    return Ok(None);
+                }
+                tx.stage(at, id, part, size, lease).map(|()| Some(size))
+            })
+        })
     }
 
     pub(super) fn block_list_put(
@@ -162,7 +189,7 @@ impl EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         if list.len() > COMMITTED_BLOCKS_MAX {
-            return Err(StoreError::LimitExceeded("a blob has at most 50,000 blocks"));
+            return Err(StoreError::LimitExceeded(Limit::BlockList));
         }
         // Lives until the batch refers to its file.
         let mut file = None;
@@ -170,13 +197,15 @@ impl EmbeddedStore {
             let root = self.container(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
-            judge_write(conditions, tx.now, WriteKind::Create, found).map_err(|refusal| refusal.about(at))?;
+            judge_write(conditions, tx.now, WriteKind::Create, &found)
+                .map_err(|refusal| refusal.about(at))?;
             let (parts, blocks) = tx.resolve_blocks(&spot, root, at, list)?;
             let size = blocks.iter().map(|(_, size)| size).sum();
             let (body, scratch) = self.join(parts, size)?;
             file = scratch;
             let block_list = Some(encode(&blocks)?);
-            tx.put_version(&spot, root, at, NewVersion { body, size, new, md5: None, block_list }, found)
+            let version = NewVersion { block_list, ..NewVersion::whole(body, size, new) };
+            tx.put_version(&spot, root, at, version, &found)
         });
         drop(file);
         answer
@@ -190,6 +219,7 @@ impl EmbeddedStore {
                 match part {
                     Body::Bytes(part) => bytes.extend_from_slice(&part),
                     Body::Pieces(pieces) => self.read_pieces(&pieces, &mut bytes)?,
+                    Body::Pages(_) => return Err(StoreError::InvalidBlockList),
                 }
             }
             return Ok((Body::Bytes(bytes.into()), None));
@@ -199,6 +229,7 @@ impl EmbeddedStore {
         let mut written = 0;
         for part in parts {
             match part {
+                Body::Pages(_) => return Err(StoreError::InvalidBlockList),
                 Body::Pieces(part) => part.into_iter().for_each(|piece| extents::append(&mut pieces, piece)),
                 Body::Bytes(bytes) => {
                     let file = match &scratch {
@@ -290,10 +321,10 @@ impl Tx<'_> {
         match self.store.kv.get(Space::Misc, &key)? {
             Some(value) => {
                 let replaced: StagedBlock = decode(&value, "a staged block")?;
-                self.drop_content(&replaced.content);
+                self.drop_content(&replaced.content)?;
             }
             None if staging.blocks >= STAGED_BLOCKS_MAX => {
-                return Err(StoreError::LimitExceeded("a blob has at most 100,000 staged blocks"));
+                return Err(StoreError::LimitExceeded(Limit::StagedBlocks));
             }
             None => staging.blocks += 1,
         }
@@ -366,7 +397,7 @@ impl Tx<'_> {
             let (key, value) = pair?;
             if key.len() > staging_key.len() {
                 let block: StagedBlock = decode(&value, "a staged block")?;
-                self.drop_content(&block.content);
+                self.drop_content(&block.content)?;
             }
             self.batch.remove(Space::Misc, &*key);
         }
@@ -388,6 +419,7 @@ impl EmbeddedStore {
                 if inside { Ok(Body::Bytes(bytes.slice(place))) } else { Err(StoreError::InvalidBlockList) }
             }
             Content::Extents(pieces) => Ok(Body::Pieces(extents::slice(pieces, range))),
+            Content::Pages(_) => Err(StoreError::InvalidBlockList),
         }
     }
 }

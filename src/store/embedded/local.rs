@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Found, LocalStore, Metadata, NewContent, Preconditions,
-    Progress, RenameMode, Result, Scratch, Space,
+    BlobBody, BlobPath, BlobProperties, ByteRange, ContentReader, Found, LocalStore, Metadata, NewContent,
+    Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
 use super::EmbeddedStore;
@@ -62,6 +62,28 @@ impl LocalStore for EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         self.blob_patch(at, base, scratch, ranges, size, new, conditions)
+    }
+
+    fn open_version(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        part: Option<ByteRange>,
+        conditions: &Preconditions,
+    ) -> Result<ContentReader> {
+        self.open_judged(at, snapshot, part, conditions)
+    }
+
+    fn upload(&self) -> Upload {
+        let files = Arc::clone(&self.files);
+        Upload::new(self.inline_max, move || files.scratch())
+    }
+
+    async fn settle(&self, body: &BlobBody) -> Result<()> {
+        match body.as_file() {
+            Some(file) => sync_files(vec![Arc::clone(file)]).await,
+            None => Ok(()),
+        }
     }
 
     fn set_metadata(

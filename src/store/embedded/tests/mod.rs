@@ -30,7 +30,7 @@ impl Bench {
     pub(super) fn new(options: EmbeddedOptions) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(folder.path(), options).unwrap();
-        block_on(store.create_container(&share(), Default::default())).unwrap();
+        block_on(store.create_container(&share(), Default::default(), PublicAccess::None)).unwrap();
         Self { store, folder }
     }
 
@@ -73,7 +73,8 @@ impl Bench {
         let mut marker = None;
         loop {
             let delimiter = delimiter.map(str::to_owned);
-            let query = ListQuery { prefix: prefix.into(), delimiter, marker, max: 3 };
+            let query =
+                ListQuery { prefix: prefix.into(), delimiter, marker, max: 3, ..ListQuery::default() };
             let page = block_on(self.store.list_blobs(&share(), &query)).unwrap();
             assert!(page.items.len() <= 3);
             names.extend(page.items.into_iter().map(|item| match item {
