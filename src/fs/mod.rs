@@ -14,6 +14,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod close;
 mod commit;
 pub mod content;
@@ -30,13 +31,13 @@ pub mod holders;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
 mod pending;
 mod place;
 pub mod policy;
-mod ranges;
 mod rename;
 mod stat;
 mod sticky;

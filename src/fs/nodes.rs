@@ -5,8 +5,7 @@
 //!
 //! Children name their parent by number, so renaming a directory changes one entry however much is below it.
 //!
-//! The kernel may know a million files, so a node is small, the table has a pointer to each, and what only few of them
-//! have is kept apart.
+//! The kernel may know a million files, so a node is small, and what only few of them have is kept apart.
 
 use std::collections::HashMap;
 
@@ -17,6 +16,7 @@ use crate::store::{BlobName, ETag};
 use super::attributes::Attributes;
 use super::error::{FsError, Result};
 use super::names::Segment;
+use super::node_table::{Node, NodeTable};
 
 /// A file's or directory's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,48 +32,6 @@ impl Ino {
     }
 }
 
-/// What is known of a number. A million of these must fit into memory: see the size check below.
-#[derive(Debug)]
-struct Node {
-    parent: Ino,
-    segment: Segment,
-    /// The version whose bytes the kernel's page cache may hold; 0 for none (no version has that tag).
-    cached: u64,
-    /// How often the kernel was told of this number and has not forgotten it. Stays at its limit once there.
-    lookups: u32,
-    /// Opens that need the place to commit to.
-    holds: u32,
-}
-
-const _: () = assert!(size_of::<Node>() <= 40, "a node got bigger, times a million");
-
-impl Node {
-    fn new(parent: Ino, segment: &Segment) -> Box<Self> {
-        Box::new(Self { parent, segment: segment.clone(), cached: 0, lookups: 0, holds: 0 })
-    }
-
-    fn is_unused(&self) -> bool {
-        self.lookups == 0 && self.holds == 0
-    }
-
-    fn learned(&mut self) {
-        self.lookups = self.lookups.saturating_add(1);
-    }
-
-    fn forgotten(&mut self, count: u64) {
-        if self.lookups < u32::MAX {
-            self.lookups = self.lookups.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
-        }
-    }
-
-    fn cached(&self) -> Option<ETag> {
-        (self.cached != 0).then_some(ETag(self.cached))
-    }
-}
-
-/// A table with room for this many more than it holds gives some of it back.
-const SPARE_MAX: usize = 1 << 16;
-
 /// The table of numbers in use.
 #[derive(Debug, Default)]
 pub struct Nodes {
@@ -82,7 +40,7 @@ pub struct Nodes {
 
 #[derive(Debug, Default)]
 struct Table {
-    nodes: HashMap<Ino, Box<Node>>,
+    nodes: NodeTable,
     /// No name leads to these any more; only opens do. With what they were, if that may still be asked for.
     nameless: HashMap<Ino, Option<Attributes>>,
 }
@@ -90,19 +48,15 @@ struct Table {
 impl Table {
     /// The node of something that has a name.
     fn named(&self, ino: Ino) -> Option<&Node> {
-        let node = self.nodes.get(&ino)?;
+        let node = self.nodes.get(ino)?;
         (self.nameless.is_empty() || !self.nameless.contains_key(&ino)).then_some(node)
     }
 
     /// Takes the node out if nobody refers to it any more.
     fn drop_unused(&mut self, ino: Ino) {
-        if self.nodes.get(&ino).is_some_and(|node| node.is_unused()) {
-            self.nodes.remove(&ino);
+        if self.nodes.get(ino).is_some_and(Node::is_unused) {
+            self.nodes.remove(ino);
             self.nameless.remove(&ino);
-            let (used, room) = (self.nodes.len(), self.nodes.capacity());
-            if room > 4 * used + SPARE_MAX {
-                self.nodes.shrink_to(2 * used);
-            }
         }
     }
 }
@@ -111,13 +65,13 @@ impl Nodes {
     /// Notes that the kernel learns of `ino` at this place.
     pub fn remember(&self, ino: Ino, parent: Ino, segment: &Segment) {
         let mut table = self.table.write();
-        table.nodes.entry(ino).or_insert_with(|| Node::new(parent, segment)).learned();
+        table.nodes.get_or_insert(ino, parent, segment).learned();
     }
 
     /// Notes that the kernel forgot `count` of its references to `ino`.
     pub fn forget(&self, ino: Ino, count: u64) {
         let mut table = self.table.write();
-        if let Some(node) = table.nodes.get_mut(&ino) {
+        if let Some(node) = table.nodes.get_mut(ino) {
             node.forgotten(count);
             table.drop_unused(ino);
         }
@@ -126,29 +80,29 @@ impl Nodes {
     /// Keeps `ino` in the table for an open file, also when the kernel forgets it first.
     pub fn hold(&self, ino: Ino, parent: Ino, segment: &Segment) {
         let mut table = self.table.write();
-        table.nodes.entry(ino).or_insert_with(|| Node::new(parent, segment)).holds += 1;
+        table.nodes.get_or_insert(ino, parent, segment).hold();
     }
 
     /// [`remember`](Self::remember) and [`hold`](Self::hold) for something that was just made.
     pub fn remember_held(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        let mut node = Node::new(parent, segment);
+        let mut table = self.table.write();
+        let node = table.nodes.get_or_insert(ino, parent, segment);
         node.learned();
-        node.holds = 1;
-        self.table.write().nodes.insert(ino, node);
+        node.hold();
     }
 
     /// [`hold`](Self::hold) for a number that is in the table already, with or without a name.
     pub fn hold_again(&self, ino: Ino) {
-        if let Some(node) = self.table.write().nodes.get_mut(&ino) {
-            node.holds += 1;
+        if let Some(node) = self.table.write().nodes.get_mut(ino) {
+            node.hold();
         }
     }
 
     /// Gives up one [`hold`](Self::hold).
     pub fn unhold(&self, ino: Ino) {
         let mut table = self.table.write();
-        if let Some(node) = table.nodes.get_mut(&ino) {
-            node.holds = node.holds.saturating_sub(1);
+        if let Some(node) = table.nodes.get_mut(ino) {
+            node.unhold();
             table.drop_unused(ino);
         }
     }
@@ -193,7 +147,7 @@ impl Nodes {
 
     /// Notes that `ino` is now at another place.
     pub fn moved(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        if let Some(node) = self.table.write().nodes.get_mut(&ino) {
+        if let Some(node) = self.table.write().nodes.get_mut(ino) {
             node.parent = parent;
             node.segment = segment.clone();
         }
@@ -202,7 +156,7 @@ impl Nodes {
     /// Notes that no name leads to `ino` any more, and what it was.
     pub fn unnamed(&self, ino: Ino, last: Option<Attributes>) {
         let mut table = self.table.write();
-        if table.nodes.contains_key(&ino) {
+        if table.nodes.get(ino).is_some() {
             table.nameless.insert(ino, last);
         }
     }
@@ -225,7 +179,7 @@ impl Nodes {
             if at == ancestor {
                 return true;
             }
-            match table.nodes.get(&at) {
+            match table.nodes.get(at) {
                 Some(node) => at = node.parent,
                 None => return false,
             }
@@ -234,15 +188,15 @@ impl Nodes {
 
     /// The version that the kernel's page cache may hold of `ino`.
     pub fn cached(&self, ino: Ino) -> Option<ETag> {
-        self.table.read().nodes.get(&ino).and_then(|node| node.cached())
+        self.table.read().nodes.get(ino).and_then(Node::cached)
     }
 
     /// Notes which version the kernel's page cache is going to hold, and tells which it may hold until now.
     pub fn swap_cached(&self, ino: Ino, version: Option<ETag>) -> Option<ETag> {
         let mut table = self.table.write();
-        let node = table.nodes.get_mut(&ino)?;
+        let node = table.nodes.get_mut(ino)?;
         let before = node.cached();
-        node.cached = version.map_or(0, |version| version.0);
+        node.set_cached(version);
         before
     }
 
