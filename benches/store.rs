@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
     BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListItem, ListQuery, LocalStore, Metadata,
-    NewContent, Preconditions, RenameMode,
+    NewContent, Preconditions, PublicAccess, RenameMode,
 };
 
 fn main() {
@@ -181,6 +181,7 @@ async fn run_many(folder: &Path, count: usize) {
                     drop(black_box(store.find(&at(&name))));
                     seen += 1;
                 }
+                ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } => {}
             }
         }
     }

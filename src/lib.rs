@@ -15,6 +15,7 @@
 pub mod cli;
 pub mod fs;
 pub mod fuse;
+pub mod rest;
 pub mod share;
 pub mod store;
 pub mod wire;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
     BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, LocalStore, Metadata, NewContent,
-    Preconditions, StoreError,
+    Preconditions, PublicAccess, StoreError,
 };
 
 /// A file system of 96 MiB, unmounted when dropped.

@@ -22,7 +22,7 @@ trap cleanup EXIT
 start_blob_server "$server" "$base/data"
 export BLOB_SERVER=$server BLOB_ADDRESS PYTHONDONTWRITEBYTECODE=1
 cd "$ROOT/tests/sdk"
-timeout 400 "$python" -m pytest -q -p no:cacheprovider -n "${SDK_WORKERS:-4}" --dist loadgroup --tb=short "$@" || fail "sdk: see above"
+timeout 400 "$python" -m pytest -q -p no:cacheprovider -n "${SDK_WORKERS:-4}" --tb=short "$@" || fail "sdk: see above"
 if [[ $server == leasefs ]]; then
     stop_blob_server "$BLOB_PID" || fail "serve did not end within 20 s of SIGTERM"
     BLOB_PID=

@@ -1,10 +1,12 @@
 //! What the command line may say, and the help a person reads. Only shapes: `config` judges what they mean.
 
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+use super::endpoint::CopyChoice;
 use super::settings::{self, DeleteChoice, LogLevel};
 use crate::fs::policy::{SharePolicy, ShareRule};
 use crate::store::ContainerName;
@@ -15,8 +17,19 @@ Examples:
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
   leasefs umount ~/share                      commit what is pending, then unmount
   leasefs check                               look for damage in the embedded store
+  leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+const SERVE_NOTES: &str = "\
+Every answer of success means the change survives a power loss. SIGTERM and
+SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md has the
+limits and what is not supported.
+
+Examples:
+  leasefs serve                                      UseDevelopmentStorage=true works at once
+  leasefs serve --blob-addr 0.0.0.0:443 --account mine --account-key-file keys \\
+                --tls-cert chain.pem --tls-key key.pem";
 
 const MOUNT_NOTES: &str = "\
 Options for -o (separated by commas), and for a --config file (one per line,
@@ -70,6 +83,8 @@ pub(super) enum Command {
     Umount(UmountArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
+    /// Serve the embedded store's blobs over the Azure Blob protocol
+    Serve(Box<ServeArgs>),
 }
 
 /// `leasefs mount …`
@@ -108,6 +123,13 @@ pub(super) struct MountArgs {
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]
     pub(super) mandatory_locks: bool,
+
+    /// Serve the blobs over the Azure Blob protocol too, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "With --blob-addr")]
+    pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
     #[arg(long)]
@@ -169,6 +191,67 @@ pub(super) struct CheckArgs {
     /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
+}
+
+/// `leasefs serve …`
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_NOTES)]
+pub(super) struct ServeArgs {
+    /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
+    pub(super) blob_addr: SocketAddr,
+
+    #[command(flatten)]
+    pub(super) endpoint: EndpointArgs,
+
+    /// How much to log [env: LEASEFS_LOG] [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) log: Option<LogLevel>,
+
+    /// Where to log [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+}
+
+/// What `serve` and `mount --blob-addr` share.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct EndpointArgs {
+    /// Account that clients sign for [default: devstoreaccount1 with the emulators' well-known key, on loopback only]
+    #[arg(long, value_name = "NAME")]
+    pub(super) account: Option<String>,
+
+    /// File with one or two keys of the account in base64, one per line, readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    pub(super) account_key_file: Option<PathBuf>,
+
+    /// Certificate chain for TLS, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_key: Option<PathBuf>,
+
+    /// Whom copies may read from: the service itself, this machine too, or anybody [default: loopback if only this
+    /// machine can connect, else own]
+    #[arg(long, value_name = "WHOM")]
+    pub(super) copy_from: Option<CopyChoice>,
+}
+
+impl EndpointArgs {
+    /// Whether nothing was given.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        account.is_none()
+            && account_key_file.is_none()
+            && tls_cert.is_none()
+            && tls_key.is_none()
+            && copy_from.is_none()
+    }
 }
 
 /// `mount.leasefs …`, the way mount(8) calls a helper.

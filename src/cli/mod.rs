@@ -2,6 +2,7 @@
 //!
 //! * `args`, `settings`, `config`: what was typed → a checked `MountPlan`.
 //! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
+//! * `serve`, `endpoint`: the blob service, alone or beside a mount.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
 //! * `control`: the socket through which commands talk to the daemon of a mount.
 //! * `backend`: the only module that uses the store, the engine and the kernel's front end.
@@ -16,6 +17,7 @@ mod config;
 mod control;
 mod daemon;
 mod detach;
+mod endpoint;
 mod error;
 mod log;
 mod mount;
@@ -25,7 +27,9 @@ mod paths;
 mod processes;
 mod progress;
 mod report;
+mod serve;
 mod settings;
+mod signals;
 mod umount;
 
 use std::ffi::OsString;
@@ -61,5 +65,6 @@ fn run(words: Vec<OsString>, reporter: Reporter) -> Result<(), CliError> {
         Command::Mount(args) => mount::run(&MountPlan::from_args(*args, &places)?, &places, reporter),
         Command::Umount(args) => umount::run(&args, &places),
         Command::Check(args) => check::run(args, &places),
+        Command::Serve(args) => serve::run(*args, &places),
     }
 }

@@ -11,7 +11,6 @@ use super::etag::EtagList;
 use super::fault::{Fault, Result};
 use super::headers;
 use super::lease;
-use super::tag_query::TagQuery;
 
 /// Conditions on the blob or container a request is about. Empty means unconditional.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,8 +23,8 @@ pub struct Conditions {
     pub if_modified_since: Option<Moment>,
     /// `If-Unmodified-Since`.
     pub if_unmodified_since: Option<Moment>,
-    /// `x-ms-if-tags`.
-    pub if_tags: Option<TagQuery>,
+    /// `x-ms-if-tags`, as given.
+    pub if_tags: Option<String>,
     /// `x-ms-lease-id`.
     pub lease: Option<LeaseId>,
 }
@@ -88,12 +87,7 @@ impl Conditions {
             if_none_match: etags(names.if_none_match)?,
             if_modified_since: moment(names.if_modified_since)?,
             if_unmodified_since: moment(names.if_unmodified_since)?,
-            if_tags: headers::text(headers, names.if_tags)?
-                .map(|text| {
-                    TagQuery::parse(text)
-                        .map_err(|why| Fault::invalid_header(names.if_tags, text).saying(why))
-                })
-                .transpose()?,
+            if_tags: headers::text(headers, names.if_tags)?.map(str::to_owned),
             lease: lease::id_header(headers, names.lease)?,
         })
     }
@@ -228,9 +222,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_header_named() {
-        for (name, value) in
-            [("if-modified-since", "today"), ("x-ms-lease-id", "mine"), ("x-ms-if-tags", "a is b")]
-        {
+        for (name, value) in [("if-modified-since", "today"), ("x-ms-lease-id", "mine")] {
             let fault = Conditions::of_read(&map(&[(name, value)])).unwrap_err();
             assert_eq!(fault.code, ErrorCode::InvalidHeaderValue);
             assert_eq!(fault.details[0], ("HeaderName", name.to_owned()));

@@ -18,9 +18,10 @@ pub mod lease;
 pub mod metadata;
 pub mod query;
 pub mod range;
-pub mod tag_query;
+pub mod signing;
 pub mod tags;
 pub mod version;
+pub mod xml;
 
 pub use codes::ErrorCode;
 pub use fault::{Fault, Result};

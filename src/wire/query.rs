@@ -47,7 +47,8 @@ impl Query {
     }
 }
 
-fn decode(text: &str) -> Result<String> {
+/// The text behind a percent encoding.
+pub fn decode(text: &str) -> Result<String> {
     percent_decode_str(text)
         .decode_utf8()
         .map(std::borrow::Cow::into_owned)

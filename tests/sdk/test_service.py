@@ -1,5 +1,6 @@
 """The account: properties, CORS, statistics, kinds of addresses, batches."""
 
+import fcntl
 import http.client
 
 import pytest
@@ -9,15 +10,13 @@ import rig
 from rig import ACCOUNT, call, path_of
 
 
-@pytest.fixture(scope="module")
-def serial():
-    """Service properties are one for the whole server: these tests run in one process, and put them back."""
-    before = rig.service().get_service_properties()
-    yield
-    rig.service().set_service_properties(cors=before["cors"] or [])
-
-
-pytestmark = pytest.mark.xdist_group("service")
+@pytest.fixture
+def serial(tmp_path_factory):
+    """Service properties are one for the whole server: tests that change them wait for each other, in all processes."""
+    with open(tmp_path_factory.getbasetemp().parent / f"service-{rig.PORT}", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        rig.service().set_service_properties(cors=[])
 
 
 def test_service_properties(service, serial):

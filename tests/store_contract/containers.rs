@@ -2,7 +2,7 @@
 
 use leasefs::share::Moment;
 use leasefs::share::lease::LeaseRefusal;
-use leasefs::store::{ContainerName, ListQuery, Preconditions, StoreError};
+use leasefs::store::{ContainerName, ListQuery, Preconditions, PublicAccess, StoreError};
 
 use crate::support::*;
 

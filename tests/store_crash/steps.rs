@@ -10,9 +10,9 @@ use std::sync::Arc;
 use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::embedded::EmbeddedStore;
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, Change, ContainerName,
-    DeleteSnapshots, HttpHeaders, LeaseRequest, ListItem, ListQuery, LocalStore, Metadata, NewContent,
-    Preconditions, RenameMode,
+    BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, ContainerName, CopyRequest,
+    CopySource, DeleteSnapshots, HttpHeaders, LeaseRequest, ListItem, ListQuery, LocalStore, Metadata,
+    NewContent, Preconditions, PropertiesChange, PublicAccess, RenameMode,
 };
 
 /// A blob's bytes and its metadata value.
@@ -232,6 +232,7 @@ const ALWAYS: Preconditions = Preconditions {
     if_modified_since: None,
     if_unmodified_since: None,
     lease: None,
+    if_tags: None,
 };
 
 /// Does the steps on a store.
@@ -276,7 +277,7 @@ impl Worker {
             }
             Step::DropSnapshots { name } => {
                 for (snapshot, _) in store.list_snapshots(&at(name)).await.unwrap() {
-                    store.delete_snapshot(&at(name), snapshot).await.unwrap();
+                    store.delete_snapshot(&at(name), snapshot, &ALWAYS).await.unwrap();
                 }
             }
             Step::Blocks { name, seed, sizes } => self.blocks(name, *seed, sizes).await,
@@ -317,7 +318,8 @@ impl Worker {
             let new = NewContent { metadata, ..NewContent::default() };
             self.store.publish(&at(from), scratch, reader.size(), new, &ALWAYS).unwrap();
         }
-        self.store.copy_blob(&at(from), &ALWAYS, &at(to), None, &ALWAYS).await.unwrap();
+        let source = CopySource::of(&at(from));
+        self.store.copy_blob(&source, &at(to), CopyRequest::default(), &ALWAYS).await.unwrap();
     }
 
     fn take_over(&self, name: &str, seed: u8, before: &Model) {
@@ -358,7 +360,9 @@ impl Worker {
             }
             (1, Some(name)) => {
                 let headers = HttpHeaders { content_type: Some("x".into()), ..HttpHeaders::default() };
-                store.set_blob_headers(&at(name), headers, &ALWAYS).await.unwrap();
+                let change =
+                    PropertiesChange { headers: Some((headers, None)), ..PropertiesChange::default() };
+                store.set_blob_properties(&at(name), change, &ALWAYS).await.unwrap();
             }
             (2, Some(name)) => {
                 let acquire =

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::share::lease::{Lease, LeaseId};
 use crate::store::conditions::{Presence, Subject, WriteKind, judge_read, judge_write};
 use crate::store::{
-    BlobBody, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
     CopySource, Limit, NewContent, Preconditions, Result, Scratch, StoreError,
 };
 
@@ -56,6 +56,35 @@ fn block_key(root: u64, name: &str, id: &BlockId) -> Vec<u8> {
     let mut key = staging_key(root, name);
     key.extend_from_slice(&id.0);
     key
+}
+
+/// Names of a container that have staged blocks, in order.
+pub(super) struct StagedNames(super::kv::Range);
+
+impl StagedNames {
+    /// From the first name that is not before `from`.
+    pub(super) fn start(view: &View, root: u64, from: &[u8]) -> Self {
+        let first = [&staging_prefix(root), from].concat();
+        Self(view.range(Space::Misc, &first, Some(&staging_prefix(root + 1))))
+    }
+}
+
+impl Iterator for StagedNames {
+    type Item = Result<(String, Staging)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = |(key, value): (super::kv::Value, super::kv::Value)| {
+            let name = super::walk::text(key[9..key.len() - 1].to_vec())?;
+            Ok((name, decode(&value, "a staging record")?))
+        };
+        loop {
+            match self.0.next()? {
+                Ok((key, _)) if !is_staging_key(&key) => {}
+                Ok(pair) => return Some(read(pair)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
 }
 
 /// Whether anything is staged in the whole store.
@@ -243,6 +272,9 @@ impl EmbeddedStore {
                 }
             }
         }
+        if let Some(scratch) = &scratch {
+            self.settle_written(scratch.file())?;
+        }
         Ok((Body::Pieces(pieces), scratch))
     }
 
@@ -310,6 +342,9 @@ impl Tx<'_> {
         let root = self.store.container(&at.container)?.root;
         let spot = self.locate(root, at.name.as_str())?;
         let blob = spot.as_ref().and_then(|spot| self.slot(spot).blob.clone());
+        if blob.as_ref().is_some_and(|blob| blob.properties.kind != BlobKind::Block) {
+            return Err(StoreError::InvalidBlobType(at.to_string()));
+        }
         let mut staging = self.store.staging(root, at)?.unwrap_or_default();
         let mut guard = blob.as_ref().map_or(staging.lease, |blob| blob.properties.lease);
         guard.check_write(self.now, lease)?;

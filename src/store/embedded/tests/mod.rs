@@ -30,7 +30,7 @@ impl Bench {
     pub(super) fn new(options: EmbeddedOptions) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(folder.path(), options).unwrap();
-        block_on(store.create_container(&share(), Default::default(), PublicAccess::None)).unwrap();
+        block_on(store.create_container(&share(), Default::default(), Default::default())).unwrap();
         Self { store, folder }
     }
 
@@ -51,8 +51,13 @@ impl Bench {
 
     pub(super) fn put(&self, name: &str, body: &[u8]) -> Arc<BlobProperties> {
         let body = bytes::Bytes::copy_from_slice(body);
-        block_on(self.store.put_blob(&at(name), body, NewContent::default(), &Preconditions::default()))
-            .unwrap()
+        block_on(self.store.put_blob(
+            &at(name),
+            body.into(),
+            NewContent::default(),
+            &Preconditions::default(),
+        ))
+        .unwrap()
     }
 
     pub(super) fn publish(&self, name: &str, scratch: &Scratch, size: u64) -> Arc<BlobProperties> {
@@ -78,7 +83,10 @@ impl Bench {
             let page = block_on(self.store.list_blobs(&share(), &query)).unwrap();
             assert!(page.items.len() <= 3);
             names.extend(page.items.into_iter().map(|item| match item {
-                ListItem::Blob { name, .. } | ListItem::Prefix { name, .. } => name,
+                ListItem::Blob { name, .. }
+                | ListItem::Prefix { name, .. }
+                | ListItem::Snapshot { name, .. }
+                | ListItem::Uncommitted { name, .. } => name,
             }));
             match page.next {
                 Some(next) => marker = Some(next),
