@@ -16,6 +16,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod claims;
 mod close;
 mod commit;
@@ -36,6 +37,7 @@ mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
@@ -43,7 +45,6 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
-mod ranges;
 mod rename;
 mod stat;
 mod sticky;
