@@ -157,7 +157,8 @@ impl Line {
         let mut total = 0;
         loop {
             let line = loop {
-                if let Some(end) = self.buffer[..self.filled].windows(2).position(|window| window == b"\r\n") {
+                if let Some(end) = self.buffer[..self.filled].windows(2).position(|window| window == b"\r\n")
+                {
                     break String::from_utf8_lossy(&self.buffer[..end]).into_owned();
                 }
                 self.fill().await?;
@@ -249,7 +250,8 @@ async fn fill(target: &'static Target, prefix: &'static str, count: usize, size:
                     tokio::task::spawn_local(async move {
                         let mut line = Line::open(target).await?;
                         for number in (first..count).step_by(LINES) {
-                            line.ask(&target.put(&format!("{prefix}{number:06}"), &vec![b'x'; size]), 201).await?;
+                            line.ask(&target.put(&format!("{prefix}{number:06}"), &vec![b'x'; size]), 201)
+                                .await?;
                         }
                         Ok::<(), io::Error>(())
                     })
@@ -276,7 +278,13 @@ fn block_query(number: usize) -> String {
     format!("comp=block&blockid={}&", escaped(&block_id(number)))
 }
 
-async fn put_block(line: &mut Line, target: &Target, name: &str, number: usize, body: &[u8]) -> io::Result<()> {
+async fn put_block(
+    line: &mut Line,
+    target: &Target,
+    name: &str,
+    number: usize,
+    body: &[u8],
+) -> io::Result<()> {
     let mut request = target.head("PUT", name, &block_query(number), "", body.len());
     request.extend_from_slice(body);
     line.ask(&request, 201).await.map(drop)
@@ -313,7 +321,10 @@ async fn list(target: &'static Target) -> io::Result<f64> {
         let (_, body) = line.answer(200, false).await?;
         let text = String::from_utf8_lossy(&body);
         names += text.matches("<Name>").count();
-        let Some((next, _)) = text.split_once("<NextMarker>").and_then(|(_, rest)| rest.split_once('<')) else { break };
+        let Some((next, _)) = text.split_once("<NextMarker>").and_then(|(_, rest)| rest.split_once('<'))
+        else {
+            break;
+        };
         if next.is_empty() {
             break;
         }
@@ -329,7 +340,10 @@ async fn list(target: &'static Target) -> io::Result<f64> {
 fn memory(what: &str) -> io::Result<f64> {
     let pid = std::env::var("BENCH_PID").map_err(io::Error::other)?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find(|line| line.starts_with(what)).ok_or_else(|| io::Error::other("no memory line"))?;
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(what))
+        .ok_or_else(|| io::Error::other("no memory line"))?;
     let kib = line.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok());
     kib.map(|kib| kib / 1024.0).ok_or_else(|| io::Error::other("no memory value"))
 }
@@ -370,14 +384,21 @@ async fn upload(target: &'static Target) -> io::Result<f64> {
     Ok(most - before)
 }
 
-async fn measure(target: &'static Target, workload: &str, connections: usize, seconds: f64) -> io::Result<f64> {
+async fn measure(
+    target: &'static Target,
+    workload: &str,
+    connections: usize,
+    seconds: f64,
+) -> io::Result<f64> {
     prepare(target).await?;
     let mib = |turns: f64, size: usize| turns * size as f64 / f64::from(1 << 20);
     match workload {
         "put" => {
             let stamp = std::process::id();
             repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
-                line.ask(&target.put(&format!("put-{stamp}-{connection}-{number}"), &[b'p'; SMALL]), 201).await.map(drop)
+                line.ask(&target.put(&format!("put-{stamp}-{connection}-{number}"), &[b'p'; SMALL]), 201)
+                    .await
+                    .map(drop)
             })
             .await
         }
@@ -392,16 +413,21 @@ async fn measure(target: &'static Target, workload: &str, connections: usize, se
             repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
                 let name = format!("get-{:06}", (connection * 37 + number) % SMALL_BLOBS);
                 let length = line.ask(&target.head(method, &name, "", "", 0), 200).await?;
-                if method == "GET" && length != SMALL { Err(io::Error::other("wrong length")) } else { Ok(()) }
+                if method == "GET" && length != SMALL {
+                    Err(io::Error::other("wrong length"))
+                } else {
+                    Ok(())
+                }
             })
             .await
         }
         "block" => {
-            let turns = repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
-                let body = vec![b'b'; BLOCK];
-                put_block(line, target, &format!("block-{connection}"), number % BLOCK_IDS, &body).await
-            })
-            .await?;
+            let turns =
+                repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
+                    let body = vec![b'b'; BLOCK];
+                    put_block(line, target, &format!("block-{connection}"), number % BLOCK_IDS, &body).await
+                })
+                .await?;
             Ok(mib(turns, BLOCK))
         }
         "getbig" => {
@@ -442,7 +468,8 @@ fn main() -> ExitCode {
         eprintln!("usage: bench_blob ADDRESS WORKLOAD [CONNECTIONS] [SECONDS]");
         return ExitCode::from(2);
     };
-    let number = |index: usize, default: f64| rest.get(index).and_then(|word| word.parse().ok()).unwrap_or(default);
+    let number =
+        |index: usize, default: f64| rest.get(index).and_then(|word| word.parse().ok()).unwrap_or(default);
     let sas = std::env::var("BENCH_SAS").unwrap_or_default();
     // One per process, used by every connection until its end.
     let target: &'static Target = Box::leak(Box::new(Target { address: address.clone(), sas }));

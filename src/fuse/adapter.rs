@@ -29,6 +29,7 @@ use crate::fs::{
 use super::attr::{TTL, absent, moment};
 use super::backing::Backings;
 use super::serve::{serve, serve_now};
+use super::watch::Requests;
 
 use replies::{GENERATION, Refuse, answer, attr, empty, entry, xattr};
 
@@ -45,6 +46,8 @@ pub(super) struct Adapter {
     /// Inodes whose cached attributes the kernel must drop. The session's own thread tells it.
     stale: Sender<Ino>,
     passthrough: bool,
+    /// Requests whose answers the kernel may remember.
+    requests: Arc<Requests>,
 }
 
 fn caller(request: &Request) -> Caller {
@@ -54,7 +57,13 @@ fn caller(request: &Request) -> Caller {
 
 impl Adapter {
     pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, stale: Sender<Ino>) -> Self {
-        Self { engine, runtime, backings: Arc::new(Backings::default()), stale, passthrough }
+        let (backings, requests) = (Arc::new(Backings::default()), Arc::new(Requests::default()));
+        Self { engine, runtime, backings, stale, passthrough, requests }
+    }
+
+    /// The requests under way.
+    pub(super) fn requests(&self) -> Arc<Requests> {
+        Arc::clone(&self.requests)
     }
 
     fn serve(&self, request: impl Future<Output = ()> + Send + 'static) {
@@ -75,7 +84,14 @@ impl Adapter {
         F: Future<Output = ()> + Send + 'static,
     {
         match Segment::from_file_name(name.as_bytes()) {
-            Ok(name) => self.with_engine(|engine| request(engine, name, reply)),
+            Ok(name) => {
+                let under_way = self.requests.begin();
+                let request = request(Arc::clone(&self.engine), name, reply);
+                self.serve(async move {
+                    request.await;
+                    drop(under_way);
+                });
+            }
             Err(error) => reply.refuse(&error),
         }
     }

@@ -11,5 +11,6 @@ mod errno;
 mod mount;
 mod open_flags;
 mod serve;
+mod watch;
 
 pub use mount::{MountConfig, Mounted, mount, unmount_path};
