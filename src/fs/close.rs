@@ -38,7 +38,9 @@ impl Engine {
         let changed = handle.commits() && !handle.is_revoked() && handle.file.needs_commit().unwrap_or(true);
         if changed && let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
-            self.rescue(&handle.file).await;
+            if handle.file.is_last_open() {
+                self.rescue(&handle.file).await;
+            }
         }
         crash_point("release_after_commit");
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
@@ -53,6 +55,7 @@ impl Engine {
     pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
         let ino = file.ino();
         let closing = permit.close();
+        self.range_waits.closed(&self.gate, ino, permit.id());
         // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
         let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
         if !lingers {
@@ -133,7 +136,9 @@ impl Engine {
             loop {
                 tokio::time::sleep(wait).await;
                 let mapped = file.is_mapped();
-                if let Err(error) = engine.commit(&file).await {
+                if let Err(error) = engine.commit(&file).await
+                    && file.fenced().is_none()
+                {
                     tracing::error!(ino = file.ino().0, %error, "a mapped file could not be committed");
                 }
                 if !mapped {

@@ -14,10 +14,12 @@ use super::nodes::Ino;
 use super::place::Guarded;
 
 impl Engine {
-    /// A program closed one of its descriptors: commit, so that the close can report a failure.
-    pub async fn flush(&self, handle: HandleId) -> Result<()> {
+    /// A program closed one of its descriptors: commit, so that the close can report a failure. The range locks of
+    /// the program (`key`) go, whichever descriptor they came through.
+    pub async fn flush(&self, handle: HandleId, key: u64) -> Result<()> {
         let handle = self.handles.peek(handle)?;
         let done = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
+        self.drop_range_key(handle.file.ino(), key);
         handle.note_flushed();
         done
     }
@@ -84,6 +86,9 @@ impl Engine {
         }
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        if let Some(maker) = file.take_maker() {
+            self.habits.note(maker, file.is_small());
+        }
         tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);
@@ -96,9 +101,14 @@ impl Engine {
         let files: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
         let mut failed = None;
         for file in files {
-            if let Err(error) = self.commit(&file).await {
-                tracing::error!(ino = file.ino().0, %error, "a file could not be committed");
-                failed = Some(error);
+            match self.commit(&file).await {
+                Ok(()) => {}
+                // Kept beside its blob already: nothing is pending.
+                Err(_) if file.fenced().is_some() && !file.needs_saving()? => {}
+                Err(error) => {
+                    tracing::error!(ino = file.ino().0, %error, "a file could not be committed");
+                    failed = Some(error);
+                }
             }
         }
         crash_point("drain_after_commits");

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
@@ -30,6 +30,9 @@ pub use fencing::Fenced;
 
 /// Content in more pieces than this is put together again at the next commit.
 const PIECES_MAX: usize = 128;
+
+/// Up to this size it does not matter much who moves a new file's bytes.
+const SMALL_MAX: u64 = 256 << 10;
 
 /// Who moves the bytes of one open.
 #[derive(Clone, Debug)]
@@ -85,6 +88,8 @@ pub struct OpenFile {
     fenced: AtomicBool,
     /// And nothing may be written.
     barred: AtomicBool,
+    /// The thread that made it, until its first commit.
+    maker: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -148,6 +153,20 @@ impl OpenFile {
             kept_open: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
+            maker: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes that thread `pid` made the file just now.
+    pub fn set_maker(&self, pid: u32) {
+        self.maker.store(pid, Ordering::Relaxed);
+    }
+
+    /// Who made the file, if that is known and asked for the first time.
+    pub fn take_maker(&self) -> Option<u32> {
+        match self.maker.swap(0, Ordering::Relaxed) {
+            0 => None,
+            pid => Some(pid),
         }
     }
 
@@ -159,6 +178,11 @@ impl OpenFile {
     /// One open less; says whether it was the last.
     pub fn drop_open(&self) -> bool {
         self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether nobody else uses it.
+    pub fn is_last_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) <= 1
     }
 
     /// The file's number.
@@ -200,7 +224,7 @@ impl OpenFile {
         match &self.state.read().content {
             // If that cannot be told, it is assumed not to be: the content is committed all the same.
             Content::Live(live) => matches!(sparse::is_sole_writer(live.scratch().file()), Ok(false)),
-            Content::Clean(_) | Content::Overlay(_) => false,
+            Content::Clean(_) | Content::Overlay(_) | Content::Memory(_) => false,
         }
     }
 
@@ -241,7 +265,10 @@ impl OpenFile {
         match &mut state.content {
             Content::Live(live) => live.scratch().file().write_all_at(data, offset)?,
             Content::Overlay(overlay) => overlay.write(data, offset, now)?,
-            Content::Clean(_) => return Ok(false),
+            Content::Memory(memory) if memory.fits(offset + data.len() as u64) => {
+                memory.write(data, offset, now);
+            }
+            Content::Clean(_) | Content::Memory(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -283,7 +310,7 @@ impl OpenFile {
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
             Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
-            Content::Clean(_) => {}
+            Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
             state.truncate(range.end, place)?;
@@ -307,6 +334,7 @@ impl OpenFile {
             Content::Clean(_) => {}
             Content::Live(live) => sparse::set_modified(live.scratch().file(), mtime)?,
             Content::Overlay(overlay) => overlay.set_mtime(mtime),
+            Content::Memory(memory) => memory.set_mtime(mtime),
         }
         Ok(())
     }
@@ -336,6 +364,10 @@ impl OpenFile {
                 let times = Some((overlay.mtime(), overlay.mtime()));
                 LiveStat { size: overlay.size(), blocks: None, times, nameless }
             }
+            Content::Memory(memory) => {
+                let times = memory.changed().map(|changed| (changed, changed));
+                LiveStat { size: memory.size(), blocks: None, times, nameless }
+            }
         })
     }
 
@@ -346,7 +378,7 @@ impl OpenFile {
         }
         let state = self.state.read();
         Ok(match &state.content {
-            Content::Clean(_) => false,
+            Content::Clean(_) | Content::Memory(_) => false,
             // What the engine writes it marks; only the kernel's writes have to be looked for.
             Content::Live(_) if state.serving == Serving::Engine => false,
             Content::Live(live) => live.changed()?.is_some(),
@@ -359,7 +391,7 @@ impl OpenFile {
         let state = self.state.read();
         let size = state.content.size()?;
         Ok(match &state.content {
-            Content::Clean(_) => None,
+            Content::Clean(_) | Content::Memory(_) => None,
             Content::Live(live) => Some((Arc::clone(live.scratch().file()), size)),
             // Only changed ranges are in it, but those are never kept in the index.
             Content::Overlay(overlay) => Some((Arc::clone(overlay.scratch().file()), u64::MAX)),
@@ -376,6 +408,15 @@ impl OpenFile {
         }
         done?;
         Ok(state.serving == Serving::Engine)
+    }
+
+    /// Whether the content, which was just committed, is so short that it does not matter much who moves it.
+    pub fn is_small(&self) -> bool {
+        match &self.state.read().content {
+            // What the blob does not refer to is even shorter: it is kept in the index.
+            Content::Live(live) => live.published() <= SMALL_MAX,
+            content => content.size().is_ok_and(|size| size <= SMALL_MAX),
+        }
     }
 
     /// Notes that somebody uses the file although all of its opens look closed.
@@ -432,7 +473,7 @@ impl FileState {
                 Some(file) if file.metadata()?.len() == reader.size() => Some(Arc::clone(file)),
                 _ => None,
             },
-            Content::Overlay(_) => None,
+            Content::Overlay(_) | Content::Memory(_) => None,
         };
         let changes_a_version = intent != Intent::Read && matches!(self.content, Content::Clean(_));
         Ok(match (self.serving, local) {
@@ -457,8 +498,14 @@ impl FileState {
 
     /// Turns a committed version into something that can be changed.
     fn make_writable(&mut self, place: Place<'_>) -> Result<()> {
-        let Content::Clean(reader) = &self.content else {
-            return Ok(());
+        let reader = match &self.content {
+            Content::Live(_) | Content::Overlay(_) => return Ok(()),
+            Content::Memory(memory) => {
+                let live = memory.spill(place.store.scratch()?, place.mtime)?;
+                self.content = Content::Live(live);
+                return Ok(());
+            }
+            Content::Clean(reader) => reader,
         };
         self.content = if self.serving == Serving::Kernel {
             let scratch = place.store.take_over(place.at, reader)?;
@@ -474,6 +521,12 @@ impl FileState {
     }
 
     fn truncate(&mut self, size: u64, place: Place<'_>) -> Result<()> {
+        if let Content::Memory(memory) = &mut self.content
+            && memory.fits(size)
+        {
+            memory.truncate(size, place.now);
+            return Ok(());
+        }
         if let Content::Clean(reader) = &self.content
             && self.serving != Serving::Kernel
             && size.min(reader.size()) <= COPY_MAX
@@ -501,7 +554,7 @@ impl FileState {
                 sparse::set_modified(live.scratch().file(), place.now)?;
             }
             Content::Overlay(overlay) => overlay.truncate(size, place.now)?,
-            Content::Clean(_) => {}
+            Content::Clean(_) | Content::Memory(_) => {}
         }
         Ok(())
     }
@@ -537,6 +590,15 @@ impl FileState {
                 crash_point("commit_after_patch");
                 info.committed(&self.base);
                 self.content = Content::Clean(reassemble(store, at)?);
+            }
+            Content::Memory(memory) => {
+                let Some(changed) = memory.changed() else { return Ok(()) };
+                let new = info.new_content(changed, changed)?;
+                let fence = info.fence(&self.base);
+                self.base = store.put_small(at, memory.to_bytes(), new, &fence)?;
+                crash_point("commit_after_publish");
+                info.committed(&self.base);
+                memory.note_committed();
             }
         }
         Ok(())

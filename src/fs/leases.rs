@@ -159,7 +159,7 @@ impl Engine {
     /// Takes what others committed to an open file that nobody here is changing; says whether there was anything.
     ///
     /// Not while the kernel serves the file: its programs have the old version until they close it.
-    pub(super) async fn revalidate(&self, ino: Ino) -> Result<bool> {
+    pub async fn revalidate(&self, ino: Ino) -> Result<bool> {
         let Some(file) = self.open_file(ino) else { return Ok(false) };
         let _tree = self.guards.tree().await;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else { return Ok(false) };

@@ -6,8 +6,9 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
 //! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//! * `range_locks`: byte ranges, and waiting for them.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -15,6 +16,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod claims;
 mod close;
 mod commit;
 mod conflicts;
@@ -26,10 +28,12 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
 pub mod holders;
 pub mod lease_keeper;
 mod leases;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -38,6 +42,7 @@ mod oversight;
 mod pending;
 mod place;
 pub mod policy;
+mod range_locks;
 mod ranges;
 mod rename;
 mod stat;
@@ -64,26 +69,31 @@ use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
 use lease_keeper::LeaseKeeper;
 use leases::LeaseTask;
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
+use range_locks::RangeWaits;
 use sticky::Stickies;
 use strategy::Fencing;
 
 pub use attributes::{Attributes, Kind};
+pub use claims::{HandleState, HiddenName};
 pub use close::ReleaseReport;
-pub use data::Zeroing;
+pub use data::{Mover, Zeroing};
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
 pub use file::Route;
-pub use gate::{DeleteRule, OpenInfo};
+pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
 pub use holders::{FrontEnd, Holder, Process};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
+pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use watch::{Outdated, Watch};
@@ -102,6 +112,8 @@ pub struct EngineConfig {
     pub policies: SharePolicies,
     /// How commits are protected from writers elsewhere.
     pub fencing: Fencing,
+    /// Range locks bind the reads and writes of others, not only their range locks. The kernel moves no bytes then.
+    pub mandatory_locks: bool,
 }
 
 /// One share, ready to be used by front ends.
@@ -127,6 +139,10 @@ pub struct Engine {
     _lease_task: LeaseTask,
     /// How many times content was kept beside its file.
     conflicts: AtomicU64,
+    range_waits: RangeWaits,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -157,7 +173,7 @@ impl Engine {
             store,
             share,
             root,
-            passthrough: AtomicBool::new(config.passthrough),
+            passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
             guards: Guards::default(),
@@ -169,6 +185,9 @@ impl Engine {
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
             stickies: Stickies::default(),
+            range_waits: RangeWaits::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
             this: Weak::clone(this),
         });
@@ -183,7 +202,13 @@ impl Engine {
 
     /// Tells whether the front end can hand local files to the kernel; it knows only once it has met the kernel.
     pub fn set_passthrough(&self, possible: bool) {
-        self.passthrough.store(possible && self.config.passthrough, Ordering::Release);
+        let allowed = self.config.passthrough && !self.config.mandatory_locks;
+        self.passthrough.store(possible && allowed, Ordering::Release);
+    }
+
+    /// Whether all bytes must come through the engine, because somebody may be refused some of them.
+    pub fn bypass_caches(&self) -> bool {
+        self.config.mandatory_locks
     }
 
     fn passthrough(&self) -> bool {

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, BlobProperties, ContentReader, ETag, NewContent, StoreError, crash_point};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, ETag, LocalStore, NewContent, StoreError, crash_point,
+};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -14,6 +18,7 @@ use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
 use super::holders::Holder;
 use super::lease_keeper::LeaseHold;
+use super::memory::Memory;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
@@ -73,6 +78,7 @@ impl Engine {
         let claim = self.claim_of(ino, request).await?;
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         if request.truncate {
+            self.may_touch(ino, None, None, (0, u64::MAX), true)?;
             self.drop_set_id(ino, caller).await?;
         }
         let lease = self.take_lease(claim);
@@ -152,11 +158,11 @@ impl Engine {
         caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
-        let scratch = store.scratch()?;
-        let content = Live::fresh(&scratch)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        let blob = store.publish(at, &scratch, 0, new, &must_be_new())?;
+        let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         crash_point("create_after_publish");
+        let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
+        let content = self.fresh_content(store, kernel_allowed)?;
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
         let claim = Claim { access: request.access(), share };
@@ -165,10 +171,11 @@ impl Engine {
             TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
             TakeLease::No => None,
         };
-        let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch)), blob));
+        let file = Arc::new(OpenFile::new(ino, content, blob));
+        file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
-        let route = file.route(request.into(), self.passthrough(), place)?;
+        let route = file.route(request.into(), kernel_allowed, place)?;
         self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
@@ -178,6 +185,15 @@ impl Engine {
 
     fn take_lease(&self, claim: Claim) -> TakeLease {
         if self.config.fencing.concurrency.takes_lease(claim) { TakeLease::Yes } else { TakeLease::No }
+    }
+
+    /// Where the bytes of a file are going to be that was just made.
+    fn fresh_content(&self, store: &dyn LocalStore, kernel_allowed: bool) -> Result<Content> {
+        if !kernel_allowed && let Some(room) = self.memory.take() {
+            return Ok(Content::Memory(Memory::new(room, store.inline_max())));
+        }
+        let scratch = store.scratch()?;
+        Ok(Content::Live(Live::fresh(&scratch)?.with(scratch)))
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the
@@ -218,7 +234,11 @@ impl Engine {
                 }
                 file
             }
-            None => self.load(ino, content.map_or_else(|| store.reader(at), Ok)?),
+            None => {
+                // Before the lease was ours somebody may have written.
+                let content = content.filter(|_| lease.is_none());
+                self.load(ino, content.map_or_else(|| store.reader(at), Ok)?)
+            }
         };
         self.nodes.hold(ino, *parent, segment);
         // Not the version that the store has by now: the one whose bytes this open is going to see.

@@ -1,7 +1,9 @@
 //! The adapter: one short method per FUSE request. Longer ones are in a module for their family.
 
+mod claims;
 mod directories;
 mod files;
+mod range_locks;
 mod replies;
 
 use std::ffi::OsStr;
@@ -12,23 +14,25 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::Sender;
 
 use crate::fs::names::{NAME_BYTES_MAX, Segment};
 use crate::fs::nodes::Ino;
 use crate::fs::{
-    AttributeChange, Caller, Engine, FrontEnd, FsError, HandleId, Kind, RenameRule, XattrMode, Zeroing,
+    AttributeChange, Caller, Engine, FrontEnd, FsError, HandleId, Kind, Mover, RangeAsker, RenameRule,
+    XattrMode, Zeroing,
 };
 
 use super::attr::{TTL, absent, moment};
 use super::backing::Backings;
+use super::ioctl;
 use super::serve::{serve, serve_now};
+use super::stale::Announcer;
 use super::watch::Requests;
 
 use replies::{GENERATION, Refuse, answer, attr, empty, entry, xattr};
@@ -43,8 +47,8 @@ pub(super) struct Adapter {
     engine: Arc<Engine>,
     runtime: Handle,
     backings: Arc<Backings>,
-    /// Inodes whose cached attributes the kernel must drop. The session's own thread tells it.
-    stale: Sender<Ino>,
+    /// What the kernel must forget.
+    announcer: Announcer,
     passthrough: bool,
     /// Requests whose answers the kernel may remember.
     requests: Arc<Requests>,
@@ -55,10 +59,15 @@ fn caller(request: &Request) -> Caller {
     Caller { front_end: FrontEnd::Mount, uid, gid, pid }
 }
 
+/// Who moves bytes: the kernel says whose range locks count as its own.
+fn mover(handle: FileHandle, lock_owner: Option<LockOwner>) -> Mover {
+    Mover { handle: HandleId(handle.0), key: lock_owner.map(|owner| owner.0) }
+}
+
 impl Adapter {
-    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, stale: Sender<Ino>) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, announcer: Announcer) -> Self {
         let (backings, requests) = (Arc::new(Backings::default()), Arc::new(Requests::default()));
-        Self { engine, runtime, backings, stale, passthrough, requests }
+        Self { engine, runtime, backings, announcer, passthrough, requests }
     }
 
     /// The requests under way.
@@ -101,6 +110,8 @@ impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -289,10 +300,10 @@ impl Filesystem for Adapter {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_file(HandleId(handle.0), offset, size, reply);
+        self.read_file(mover(handle, lock_owner), offset, size, reply);
     }
 
     fn write(
@@ -304,10 +315,10 @@ impl Filesystem for Adapter {
         data: &[u8],
         write_flags: WriteFlags,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.write_file(HandleId(handle.0), offset, data, write_flags, reply);
+        self.write_file(mover(handle, lock_owner), offset, data, write_flags, reply);
     }
 
     fn flush(
@@ -315,10 +326,45 @@ impl Filesystem for Adapter {
         _request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.with_engine(|engine| async move { empty(reply, engine.flush(HandleId(handle.0)).await) });
+        self.with_engine(|engine| async move {
+            empty(reply, engine.flush(HandleId(handle.0), lock_owner.0).await);
+        });
+    }
+
+    fn getlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.test_range(HandleId(handle.0), asker, (start, end), kind, reply);
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.change_range(HandleId(handle.0), asker, (start, end), kind, sleep, reply);
     }
 
     fn release(
@@ -465,16 +511,22 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        _command: u32,
-        _in_data: &[u8],
+        handle: FileHandle,
+        flags: IoctlFlags,
+        command: u32,
+        in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        match ioctl::parse(command, in_data) {
+            Ok(asked) if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) => {
+                self.ask_directory(caller(request), HandleId(handle.0), asked, reply);
+            }
+            Ok(asked) => self.ask_file(HandleId(handle.0), asked, reply),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn fallocate(

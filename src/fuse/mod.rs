@@ -8,9 +8,11 @@ mod adapter;
 mod attr;
 mod backing;
 mod errno;
+mod ioctl;
 mod mount;
 mod open_flags;
 mod serve;
+mod stale;
 mod watch;
 
 pub use mount::{MountConfig, Mounted, mount, unmount_path};

@@ -18,6 +18,7 @@ pub mod lease;
 pub mod metadata;
 pub mod query;
 pub mod range;
+pub mod signing;
 pub mod tags;
 pub mod version;
 pub mod xml;

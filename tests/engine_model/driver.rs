@@ -90,6 +90,7 @@ impl World {
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::default(),
             fencing: Fencing::default(),
+            mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();
         let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;
@@ -309,7 +310,7 @@ impl World {
         self.last = format!("flush or fsync handle {open}");
         let Open { handle, file, write, .. } = self.opens[open];
         if self.dice.roll(2) == 0 {
-            self.engine().flush(handle).await.expect("flush");
+            self.engine().flush(handle, 0).await.expect("flush");
             // A reader's close commits nothing.
             if !write {
                 return;
@@ -324,7 +325,7 @@ impl World {
         let Some(open) = self.pick_open() else { return };
         self.last = format!("close handle {open}");
         let Open { handle, file, write, .. } = self.opens.swap_remove(open);
-        self.engine().flush(handle).await.expect("flush");
+        self.engine().flush(handle, 0).await.expect("flush");
         self.engine().release(handle).await.expect("release");
         self.model.close(file, write);
     }

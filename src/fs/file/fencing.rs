@@ -152,6 +152,7 @@ impl FileState {
         Ok(match &self.content {
             Content::Clean(_) => false,
             Content::Live(live) => live.changed()?.is_some(),
+            Content::Memory(memory) => memory.changed().is_some(),
             Content::Overlay(_) => true,
         })
     }
@@ -160,7 +161,7 @@ impl FileState {
         Ok(match &self.content {
             // What the engine changes it marks.
             Content::Overlay(_) => self.aside.as_ref().is_none_or(|aside| aside.copy.is_none()),
-            Content::Clean(_) | Content::Live(_) => self.is_changed()?,
+            Content::Clean(_) | Content::Live(_) | Content::Memory(_) => self.is_changed()?,
         })
     }
 
@@ -177,12 +178,14 @@ impl FileState {
         copy_content(&self.content, size, &scratch)?;
         let stamp = match &self.content {
             Content::Live(live) => Stamp::of(live.scratch())?,
-            Content::Overlay(_) | Content::Clean(_) => Stamp::of(&scratch)?,
+            Content::Overlay(_) | Content::Clean(_) | Content::Memory(_) => Stamp::of(&scratch)?,
         };
         let new = info.new_content(stamp.mtime, stamp.ctime)?;
         store.publish(copy, &scratch, size, new, conditions)?;
-        if let Content::Live(live) = &mut self.content {
-            live.note_saved(stamp, store.inline_max(), self.writable_mapping)?;
+        match &mut self.content {
+            Content::Live(live) => live.note_saved(stamp, store.inline_max(), self.writable_mapping)?,
+            Content::Memory(memory) => memory.note_committed(),
+            Content::Clean(_) | Content::Overlay(_) => {}
         }
         if let Some(aside) = &mut self.aside {
             aside.copy = Some(copy.clone());
