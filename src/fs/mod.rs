@@ -49,6 +49,7 @@ mod rename;
 mod stat;
 mod sticky;
 pub mod strategy;
+mod watch;
 mod xattr;
 
 use std::collections::HashMap;
@@ -96,6 +97,7 @@ pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
@@ -119,6 +121,8 @@ pub struct EngineConfig {
 pub struct Engine {
     store: Arc<dyn BlobStore>,
     share: ContainerName,
+    /// The store's number of the share's root.
+    root: u64,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -157,10 +161,11 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
-            Ok(_) | Err(StoreError::ContainerExists(_)) => {}
+        let root = match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
+            Ok(made) => made.id,
+            Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
-        }
+        };
         let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
@@ -168,6 +173,7 @@ impl Engine {
             conflicts: AtomicU64::new(0),
             store,
             share,
+            root,
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),

@@ -205,6 +205,12 @@ impl Nodes {
         self.swap_cached(ino, version);
     }
 
+    /// All numbers in use and where they are; nothing for the root and what has no name.
+    pub fn all(&self) -> Vec<(Ino, Option<(Ino, Segment)>)> {
+        let place = |node: &Node| (!node.nameless).then(|| (node.parent, node.segment.clone()));
+        self.map.read().iter().map(|(ino, node)| (*ino, place(node))).collect()
+    }
+
     /// How many numbers are in use.
     pub fn len(&self) -> usize {
         self.table.read().nodes.len()

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use super::api::{ByteRange, NewContent, SnapshotId};
 use super::blob::{BlobProperties, Metadata};
 use super::body::{BlobBody, Upload};
+use super::changes::ChangeFeed;
 use super::conditions::Preconditions;
 use super::error::Result;
 use super::names::BlobPath;
@@ -150,6 +151,9 @@ pub trait LocalStore: Send + Sync {
 
     /// Syncs all content and every change acknowledged so far; tells `progress` how far it is.
     async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
+
+    /// Tells from now on what other users of the store change.
+    fn changes(&self) -> Box<dyn ChangeFeed>;
 
     /// Room in the store.
     fn space(&self) -> Result<Space>;

@@ -71,7 +71,7 @@ pub(super) struct Placed {
 
 impl EmbeddedStore {
     /// Small bodies go into the database, others into files of their own.
-    pub(super) fn place_body(&self, body: BlobBody, point: &str) -> Result<Placed> {
+    pub(super) fn place_body(&self, body: BlobBody) -> Result<Placed> {
         let size = body.size();
         match body.into_place() {
             Place::Memory(bytes) if size <= self.inline_max => {
@@ -81,14 +81,12 @@ impl EmbeddedStore {
                 let scratch = self.files.scratch()?;
                 write_all(&scratch, &bytes, 0)?;
                 self.settle_written(scratch.file())?;
-                crash_point(point);
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
             Place::File(scratch) if size <= self.inline_max => {
                 Ok(Placed { body: Body::Bytes(read_scratch(&scratch, size)?), _file: None })
             }
             Place::File(scratch) => {
-                crash_point(point);
                 self.files.remember(scratch.id(), scratch.file());
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
@@ -105,7 +103,8 @@ impl EmbeddedStore {
         let size = body.size();
         new.content_md5 =
             new.content_md5.or(body.md5()).or_else(|| body.as_bytes().map(|bytes| Md5::digest(bytes).into()));
-        let placed = self.place_body(body, "put_blob_after_write")?;
+        let placed = self.place_body(body)?;
+        crash_point("put_blob_after_write");
         self.make_version(at, NewVersion::whole(placed.body, size, new), conditions, points!("put_blob"))
     }
 

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::store::{
-    BlobBody, BlobPath, BlobProperties, ByteRange, Change, ContentReader, Found, LocalStore, Metadata,
-    NewContent, Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
+    BlobBody, BlobPath, BlobProperties, ByteRange, Change, ChangeFeed, ContentReader, Found, LocalStore,
+    Metadata, NewContent, Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
 use super::EmbeddedStore;
@@ -120,6 +120,10 @@ impl LocalStore for EmbeddedStore {
 
     async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
         self.checkpoint_with(progress).await
+    }
+
+    fn changes(&self) -> Box<dyn ChangeFeed> {
+        Box::new(self.parts.changes.subscribe(self.user))
     }
 
     fn space(&self) -> Result<Space> {
