@@ -49,6 +49,9 @@ pub enum FsError {
     /// The handle is not, or no longer, open.
     #[error("no such handle")]
     BadHandle,
+    /// Somebody in charge closed the handle while its program still had it.
+    #[error("the handle was closed from outside")]
+    Revoked,
     /// An argument makes no sense; the text says which.
     #[error("{0}")]
     Invalid(&'static str),

@@ -23,16 +23,27 @@ pub(super) struct Handle {
     pub(super) file: Arc<OpenFile>,
     pub(super) permit: OpenPermit,
     flushed: AtomicBool,
+    /// Closed from outside; its program does not know yet.
+    revoked: AtomicBool,
 }
 
 impl Handle {
     pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit) -> Self {
-        Self { file, permit, flushed: AtomicBool::new(false) }
+        Self { file, permit, flushed: AtomicBool::new(false), revoked: AtomicBool::new(false) }
     }
 
     /// Whether closing it commits. Somebody who only reads must not commit what others have half written.
     pub(super) fn commits(&self) -> bool {
         self.permit.access().contains(Access::WRITE)
+    }
+
+    /// Nothing works through it from now on. Says whether it was the first to say so.
+    pub(super) fn revoke(&self) -> bool {
+        !self.revoked.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
     }
 
     /// The program may be done with this handle.
@@ -49,30 +60,30 @@ impl Handle {
     }
 }
 
-/// All open files' handles.
+/// All open files' handles. A handle has the number of its open.
 #[derive(Debug, Default)]
 pub(super) struct FileHandles {
-    next: AtomicU64,
     map: RwLock<HashMap<HandleId, Arc<Handle>>>,
 }
 
 impl FileHandles {
     pub(super) fn insert(&self, handle: Handle) -> HandleId {
-        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = HandleId(handle.permit.id().0);
         self.map.write().insert(id, Arc::new(handle));
         id
     }
 
     /// The handle, noted as used.
     pub(super) fn get(&self, id: HandleId) -> Result<Arc<Handle>> {
-        let handle = self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)?;
+        let handle = self.peek(id)?;
         handle.note_used();
         Ok(handle)
     }
 
     /// The handle, without noting anything.
     pub(super) fn peek(&self, id: HandleId) -> Result<Arc<Handle>> {
-        self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
+        let handle = self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)?;
+        if handle.is_revoked() { Err(FsError::Revoked) } else { Ok(handle) }
     }
 
     pub(super) fn remove(&self, id: HandleId) -> Result<Arc<Handle>> {

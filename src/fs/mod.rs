@@ -4,7 +4,7 @@
 //! operation, with numbers, names and handles; it asks the [`gate`] before anything is opened, removed or renamed,
 //! and commits to the store at flush, fsync and close.
 //!
-//! * [`gate`]: who may open, remove and rename. Permits.
+//! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
@@ -24,10 +24,12 @@ pub mod file;
 pub mod gate;
 pub mod guards;
 mod handles;
+pub mod holders;
 pub mod names;
 mod namespace;
 pub mod nodes;
 mod open;
+mod oversight;
 mod pending;
 mod place;
 mod ranges;
@@ -61,8 +63,9 @@ pub use data::Zeroing;
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
 pub use file::Route;
-pub use gate::DeleteRule;
+pub use gate::{DeleteRule, OpenInfo};
 pub use handles::HandleId;
+pub use holders::{FrontEnd, Holder, Process};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use rename::RenameRule;

@@ -9,6 +9,7 @@ use crate::store::{
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
 use super::gate::{Removal, RemovePermit};
+use super::holders::FrontEnd;
 use super::names::{RESERVED, Segment};
 use super::nodes::{Ino, ROOT};
 use super::stat::Stat;
@@ -20,10 +21,14 @@ const SYMLINK_BYTES_MAX: usize = 4095;
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// How the request came to us.
+    pub front_end: FrontEnd,
     /// User.
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The thread that asks, as this process sees it; 0 if that is not known.
+    pub pid: u32,
 }
 
 const SET_GROUP: u32 = 0o2000;

@@ -10,8 +10,9 @@ use super::commit::Committing;
 use super::content::{Content, Live};
 use super::error::{FsError, Result};
 use super::file::{Intent, OpenFile, Place, Route};
-use super::gate::OpenPermit;
+use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
+use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
@@ -43,6 +44,10 @@ impl OpenRequest {
         }
         access
     }
+
+    fn claim(self) -> Claim {
+        Claim { access: self.access(), share: ShareMode::ALL }
+    }
 }
 
 impl From<OpenRequest> for Intent {
@@ -68,7 +73,7 @@ impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
         self.outlast_close(ino, request.write || request.truncate).await;
-        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
+        let permit = self.gate.open(ino, request.claim(), Holder::new(caller, now())).await?;
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
         }
@@ -129,7 +134,7 @@ impl Engine {
             return Ok(Created::Exists(stat));
         }
         let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
-        self.make_file(parent, segment, &at, attributes, request).await
+        self.make_file(parent, segment, &at, attributes, request, caller).await
     }
 
     /// Stores an empty file and opens it.
@@ -140,6 +145,7 @@ impl Engine {
         at: &BlobPath,
         attributes: Attributes,
         request: OpenRequest,
+        caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
         let scratch = store.scratch()?;
@@ -149,7 +155,7 @@ impl Engine {
         crash_point("create_after_publish");
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
-        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
+        let permit = self.gate.open(ino, request.claim(), Holder::new(caller, attributes.ctime)).await?;
         let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch))));
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };

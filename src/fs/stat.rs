@@ -7,7 +7,9 @@ use crate::store::{BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
+use super::gate::Claim;
 use super::handles::HandleId;
+use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
@@ -210,7 +212,8 @@ impl Engine {
 
     /// `truncate(path)`: open for writing, truncate, commit, close.
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
-        let permit = self.gate.open(ino, Access::WRITE, ShareMode::ALL).await?;
+        let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
+        let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         let (file, _) = self.attach(ino, None, &permit).await?;
         let done = async {
             self.drop_set_id(ino, caller).await?;

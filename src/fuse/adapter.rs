@@ -18,6 +18,7 @@ use fuser::{
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::Sender;
 
+use crate::fs::holders::FrontEnd;
 use crate::fs::names::{NAME_BYTES_MAX, Segment};
 use crate::fs::nodes::{Ino, ROOT};
 use crate::fs::{
@@ -58,7 +59,8 @@ pub(super) struct Adapter {
 }
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    let (uid, gid, pid) = (request.uid(), request.gid(), request.pid());
+    Caller { front_end: FrontEnd::Mount, uid, gid, pid }
 }
 
 fn segment(name: &OsStr) -> Result<Segment> {

@@ -25,6 +25,6 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::AttributesTooLarge | FsError::NoSpace => Errno::ENOSPC,
         FsError::NotSupported(_) => Errno::EOPNOTSUPP,
         FsError::Stale => Errno::ESTALE,
-        FsError::Io(_) => Errno::EIO,
+        FsError::Revoked | FsError::Io(_) => Errno::EIO,
     }
 }

@@ -91,11 +91,19 @@ impl FileShareState {
 
     /// Tightens or loosens the share mode of an open, if the other opens allow it.
     pub fn set_share(&mut self, id: OpenId, share: ShareMode) -> Result<(), Refusal> {
+        let access = self.opens.get(id).ok_or(Refusal::NotOpen)?.access;
+        self.set_claim(id, access, share)
+    }
+
+    /// Gives an open another access and share mode, if the other opens allow it. Delete pending has no say: the open
+    /// exists already. An open that gives up delete access gives up its delete-on-close.
+    pub fn set_claim(&mut self, id: OpenId, access: Access, share: ShareMode) -> Result<(), Refusal> {
         let old = *self.opens.get(id).ok_or(Refusal::NotOpen)?;
         // Taken out for a moment, so that the open is not judged against itself.
         self.opens.replace(id, OpenClaim { access: Access::NONE, ..old });
-        let fits = !self.opens.conflicts(old.access, share);
-        self.opens.replace(id, if fits { OpenClaim { share, ..old } } else { old });
+        let fits = !self.opens.conflicts(access, share);
+        let delete_on_close = old.delete_on_close && access.contains(Access::DELETE);
+        self.opens.replace(id, if fits { OpenClaim { access, share, delete_on_close } } else { old });
         if fits { Ok(()) } else { Err(Refusal::SharingViolation) }
     }
 
@@ -139,8 +147,13 @@ impl FileShareState {
     }
 
     /// The opens in the order of their ids.
-    pub fn opens(&self) -> impl ExactSizeIterator<Item = (OpenId, OpenClaim)> + '_ {
+    pub fn opens(&self) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
         self.opens.iter()
+    }
+
+    /// The opens whose id is above `id`, in the order of their ids: to look at many of them a page at a time.
+    pub fn opens_after(&self, id: OpenId) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
+        self.opens.iter_after(id)
     }
 
     /// Whether another file may be renamed onto this one: it is not delete pending, and every open shares delete.

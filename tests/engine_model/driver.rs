@@ -7,15 +7,15 @@ use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
 use leasefs::fs::{
-    AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FsError, HandleId, Kind, OpenRequest, Opened,
-    RenameRule, Route, Zeroing,
+    AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, Kind,
+    OpenRequest, Opened, RenameRule, Route, Zeroing,
 };
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{BlobStore, ContainerName};
 
 use super::model::{Entry, Model, Refused, parent};
 
-const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
+const ROOT_CALLER: Caller = Caller { front_end: FrontEnd::Mount, uid: 0, gid: 0, pid: 0 };
 const INLINE_MAX: usize = 16 << 10;
 
 /// A small seeded generator; the sequence belongs to the seed for ever.
