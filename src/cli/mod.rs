@@ -6,7 +6,8 @@
 //!   and `text` show things to people.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
 //! * `control`: the socket through which commands talk to the daemon of a mount.
-//! * `backend`: the only module that uses the store, the engine and the kernel's front end.
+//! * `backend`: the only module that uses the store, the engine and the kernel's front end; `overview` turns what the
+//!   engine knows into the rows of a status.
 //!
 //! A failed command prints one sentence on standard error and ends with 1, a wrongly used one with 2, one that a
 //! conflict refused with 75.
@@ -27,6 +28,7 @@ mod mount;
 mod mountpoint;
 mod mounts;
 mod open;
+mod overview;
 mod paths;
 mod processes;
 mod progress;

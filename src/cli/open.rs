@@ -18,6 +18,7 @@ use super::text;
 
 mod child;
 mod holders;
+mod ioctl;
 mod take;
 
 use holders::Holders;
@@ -70,7 +71,7 @@ fn take(args: &OpenArgs) -> Result<File, CliError> {
 /// Who stands in the way and what to do, in one sentence.
 fn refusal(path: &Path, holders: &Holders, waited: Duration) -> String {
     let path = text::printable(&path.display().to_string());
-    let who = holders.describe(text::now_ms());
+    let who = holders.describe();
     if waited.is_zero() {
         format!("{path} {who}; wait for it with --wait SECONDS, or look again: leasefs status {path}")
     } else {

@@ -35,6 +35,7 @@ mod place;
 mod ranges;
 mod rename;
 mod stat;
+mod status;
 mod xattr;
 
 use std::collections::HashMap;
@@ -70,6 +71,7 @@ pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine, utc};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.

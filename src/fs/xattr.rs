@@ -7,6 +7,7 @@ use crate::store::{BlobPath, BlobProperties, Metadata, NewContent, Preconditions
 use super::attributes::{Attributes, xattr_decode, xattr_encode, xattr_key, xattr_name};
 use super::error::{FsError, Result};
 use super::nodes::{Ino, ROOT};
+use super::status::HOLDERS_ATTRIBUTE;
 use super::{Engine, now};
 
 const USER: &str = "user.";
@@ -38,6 +39,9 @@ fn user_name(name: &[u8]) -> Result<&str> {
 impl Engine {
     /// The value of an attribute.
     pub async fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if name == HOLDERS_ATTRIBUTE {
+            return Ok(self.holders_text(ino).into_bytes());
+        }
         // The kernel asks for security.* and ACLs all the time: answered without looking.
         let name = user_name(name).map_err(|_| FsError::NoAttribute)?;
         let metadata = self.metadata(ino).await?;
@@ -52,6 +56,9 @@ impl Engine {
 
     /// Sets an attribute.
     pub async fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        if name == HOLDERS_ATTRIBUTE {
+            return Err(FsError::NotPermitted("who has a file open cannot be set"));
+        }
         let key = xattr_key(user_name(name)?);
         let value = xattr_encode(value);
         self.change_metadata(ino, |metadata| match (mode, metadata.contains_key(&key)) {

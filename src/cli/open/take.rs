@@ -3,16 +3,17 @@
 //! Linux has no word for share modes in open(2), so the file is opened as usual and the mode set on the descriptor.
 //! Both steps can be refused; the daemon judges each of them completely, so nothing is missed in between.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 
 use super::super::error::CliError;
 use super::holders::Holders;
-use crate::fuse::ioctl;
+use super::ioctl;
+
 use crate::share::{Access, ShareMode};
 
 /// What somebody wants.
@@ -33,15 +34,18 @@ pub(super) enum TakeError {
 
 impl Take<'_> {
     pub(super) fn attempt(&self) -> Result<File, TakeError> {
-        let file = match self.options().open(self.path) {
+        let file = match self.open() {
             Ok(file) => file,
-            Err(e) if is_busy(&e) => return Err(TakeError::Busy(Holders::of_path(self.path, self.claim()))),
-            Err(e) => return Err(TakeError::Failed(self.cannot_open(&e))),
+            Err(Errno::EBUSY) => return Err(TakeError::Busy(Holders::of_path(self.path, self.claim()))),
+            Err(e) => return Err(TakeError::Failed(self.cannot_open(e))),
         };
         match ioctl::set_share(&file, self.access, self.share) {
             Ok(()) => Ok(file),
-            Err(e) if is_busy(&e) => Err(TakeError::Busy(Holders::of_file(&file, self.claim()))),
-            Err(e) => Err(TakeError::Failed(self.cannot_share(&e))),
+            Err(Errno::EBUSY) => {
+                let own = ioctl::state(&file).ok().map(|state| state.open);
+                Err(TakeError::Busy(Holders::of_file(&file, self.claim(), own)))
+            }
+            Err(e) => Err(TakeError::Failed(self.cannot_share(e))),
         }
     }
 
@@ -49,48 +53,41 @@ impl Take<'_> {
         (self.access, self.share)
     }
 
-    fn options(&self) -> OpenOptions {
+    fn open(&self) -> nix::Result<File> {
         let (read, write) = (self.access.contains(Access::READ), self.access.contains(Access::WRITE));
-        let mut options = OpenOptions::new();
-        if read || write {
-            options.read(read).write(write);
-        } else {
-            // Neither: the kernel's mode 3, a descriptor for ioctl only. std asks for one of both and mode 3 wins.
-            options.read(true).custom_flags(libc::O_ACCMODE);
-        }
-        if self.create {
-            options.custom_flags(libc::O_CREAT);
-        }
-        options
+        let mode = match (read, write) {
+            (true, true) => OFlag::O_RDWR,
+            (true, false) => OFlag::O_RDONLY,
+            (false, true) => OFlag::O_WRONLY,
+            // Neither: the kernel's fourth mode, a descriptor for ioctl only.
+            (false, false) => OFlag::O_ACCMODE,
+        };
+        let create = if self.create { OFlag::O_CREAT } else { OFlag::empty() };
+        let rights = Mode::from_bits_truncate(0o666);
+        Ok(open(self.path, mode | create | OFlag::O_CLOEXEC, rights)?.into())
     }
 
-    fn cannot_open(&self, problem: &io::Error) -> CliError {
+    fn cannot_open(&self, problem: Errno) -> CliError {
         let path = self.path.display();
-        CliError::Failed(match problem.kind() {
-            io::ErrorKind::NotFound if !self.create => {
-                format!("{path} does not exist; --create makes it")
-            }
-            io::ErrorKind::IsADirectory => is_directory(self.path),
-            _ => format!("{path} cannot be opened: {problem}"),
+        CliError::Failed(match problem {
+            Errno::ENOENT if !self.create => format!("{path} does not exist; --create makes it"),
+            Errno::EISDIR => is_directory(self.path),
+            _ => format!("{path} cannot be opened: {}", problem.desc()),
         })
     }
 
-    fn cannot_share(&self, problem: &io::Error) -> CliError {
+    fn cannot_share(&self, problem: Errno) -> CliError {
         let path = self.path.display();
-        CliError::Failed(match problem.raw_os_error().map(Errno::from_raw) {
-            Some(Errno::ENOTTY) if self.path.is_dir() => is_directory(self.path),
-            Some(Errno::ENOTTY) => {
+        CliError::Failed(match problem {
+            Errno::ENOTTY if self.path.is_dir() => is_directory(self.path),
+            Errno::ENOTTY => {
                 format!("the daemon of the mount with {path} is too old for share modes; unmount and mount it again")
             }
-            _ => format!("the share mode of {path} cannot be set: {problem}"),
+            _ => format!("the share mode of {path} cannot be set: {}", problem.desc()),
         })
     }
 }
 
 fn is_directory(path: &Path) -> String {
     format!("{} is a directory; share modes are for files", path.display())
-}
-
-fn is_busy(problem: &io::Error) -> bool {
-    problem.raw_os_error() == Some(libc::EBUSY)
 }
