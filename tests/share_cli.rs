@@ -3,6 +3,8 @@
 // A test that cannot go on stops. Helper modules of several tests.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
+#[path = "share/acting.rs"]
+mod acting;
 mod common;
 #[path = "share/holder.rs"]
 mod holder;
@@ -12,5 +14,3 @@ mod opening;
 mod rig;
 #[path = "share/seeing.rs"]
 mod seeing;
-#[path = "share/acting.rs"]
-mod acting;

@@ -279,7 +279,8 @@ const WAIT_MAX: Duration = Duration::from_secs(31_536_000);
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let problem = || format!("allowed is a number of seconds from 0 to {}, such as 30 or 0.5", WAIT_MAX.as_secs());
+    let problem =
+        || format!("allowed is a number of seconds from 0 to {}, such as 30 or 0.5", WAIT_MAX.as_secs());
     seconds.filter(|time| *time <= WAIT_MAX).ok_or_else(problem)
 }
 

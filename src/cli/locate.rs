@@ -27,7 +27,9 @@ pub(super) fn locate(path: &Path) -> Result<Located, CliError> {
     let is_mount = |path: &Path| mounts::on_top(&listed, path).is_some();
     let full = match paths::canonical_mountpoint(path, is_mount) {
         Ok(full) => full,
-        Err(problem) => without_last(path, &problem).ok_or_else(|| CliError::NotVisible(path.into(), problem))?,
+        Err(problem) => {
+            without_last(path, &problem).ok_or_else(|| CliError::NotVisible(path.into(), problem))?
+        }
     };
     place_in(&listed, &full).ok_or(CliError::NotOnMount(full))
 }
@@ -48,7 +50,10 @@ pub(super) fn daemon_of(mount: &MountEntry, places: &Places) -> Result<Client, C
     let no_answer = |why: String| CliError::NoAnswer { path: mount.path.clone(), why };
     let user = Uid::effective();
     if !user.is_root() && user.as_raw() != owner {
-        return Err(no_answer(format!("only root and {}, who mounted it, may", super::text::user_name(owner))));
+        return Err(no_answer(format!(
+            "only root and {}, who mounted it, may",
+            super::text::user_name(owner)
+        )));
     }
     let found = Client::find(&places.control_dirs_for(owner), &mount.path, owner);
     found.ok_or_else(|| no_answer("it has ended or does not listen".into()))
@@ -90,7 +95,8 @@ mod tests {
 
     #[test]
     fn the_innermost_mount_counts() {
-        let list = [entry("ext4", "/"), entry(FS_TYPE, "/m"), entry("tmpfs", "/m/tmp"), entry(FS_TYPE, "/m/tmp/n")];
+        let list =
+            [entry("ext4", "/"), entry(FS_TYPE, "/m"), entry("tmpfs", "/m/tmp"), entry(FS_TYPE, "/m/tmp/n")];
         let inside = |path: &str| place_in(&list, Path::new(path)).map(|at| (at.mount.path, at.inside));
         assert_eq!(inside("/m"), Some(("/m".into(), None)));
         assert_eq!(inside("/m/a/b"), Some(("/m".into(), Some("a/b".into()))));

@@ -37,7 +37,8 @@ pub(super) fn run(args: &OpenArgs) -> Result<ExitCode, CliError> {
     // Elsewhere nobody would judge share modes, and EBUSY could mean anything.
     locate::locate(&args.file)?;
     let file = take(args)?;
-    let number = pass_on(&file).map_err(|e| CliError::Failed(format!("the descriptor cannot be passed on: {e}")))?;
+    let number =
+        pass_on(&file).map_err(|e| CliError::Failed(format!("the descriptor cannot be passed on: {e}")))?;
     let path = format!("/dev/fd/{number}");
     let words = args.command.iter().map(|word| match word.to_str() {
         Some(text) => text.replace(PLACEHOLDER, &path).into(),

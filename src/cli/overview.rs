@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::control::{HolderRow, OpenRow, PendingRow, Status};
+use super::control::{HolderRow, LeaseRow, OpenRow, PendingRow, Status};
 use crate::fs::nodes::Ino;
 use crate::fs::{Engine, Holder, Process};
 
@@ -12,7 +12,7 @@ pub(super) fn of(engine: &Engine, below: Option<&str>) -> Status {
     Status {
         opens: look.opens(),
         range_locks: Vec::new(),
-        leases: Vec::new(),
+        leases: Vec::<LeaseRow>::new(),
         pending_deletes: look.pending_deletes(),
         conflict_copies: 0,
     }
@@ -55,9 +55,10 @@ impl Look<'_> {
     /// The path of a file, without the slash in front, if it is wanted at all.
     fn wanted(&mut self, ino: Ino) -> Option<Option<String>> {
         let engine = self.engine;
-        let path = self.paths.entry(ino).or_insert_with(|| {
-            engine.path_of(ino).map(|path| path.trim_start_matches('/').to_owned())
-        });
+        let path = self
+            .paths
+            .entry(ino)
+            .or_insert_with(|| engine.path_of(ino).map(|path| path.trim_start_matches('/').to_owned()));
         let inside = match self.below {
             None => true,
             Some(below) => path.as_deref().is_some_and(|path| is_below(path, below)),

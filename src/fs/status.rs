@@ -163,7 +163,9 @@ mod tests {
 
     #[test]
     fn other_lines_are_refused() {
-        for text in ["", "more=3", "open=x front=mount pid=1 uid=1 access=r share=r since=x program=", "program=vim"] {
+        for text in
+            ["", "more=3", "open=x front=mount pid=1 uid=1 access=r share=r since=x program=", "program=vim"]
+        {
             assert!(text.parse::<HolderLine>().is_err(), "{text}");
         }
     }

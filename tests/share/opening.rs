@@ -24,7 +24,8 @@ fn open_runs_a_command_with_the_file_held() {
         let output = leasefs(&["open", "--access", "r", "--share", "r", file, "--", "cat", "{}"]);
         assert_eq!(out(&output), "beforeafter", "{}", err(&output));
         let output = leasefs(&["open", file, "--", "sh", "-c", "echo $LEASEFS_FD-{}"]);
-        let (number, name) = out(&output).trim().split_once('-').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let (number, name) =
+            out(&output).trim().split_once('-').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert_eq!(name, format!("/dev/fd/{number}"));
     });
 }
@@ -59,8 +60,7 @@ fn open_passes_signals_on_and_holds_until_the_command_ends() {
     fs::write(&path, "").unwrap();
     let ready = mount.path("ready");
     let script = format!("trap 'exit 7' TERM; : > {}; while :; do sleep 0.05; done", ready.display());
-    let mut running =
-        command(&["open", path.to_str().unwrap(), "--", "sh", "-c", &script]).spawn().unwrap();
+    let mut running = command(&["open", path.to_str().unwrap(), "--", "sh", "-c", &script]).spawn().unwrap();
     wait_until("the command runs", || ready.exists());
     let held = status(&path);
     let open = &rows(&held, "opens")[0];
@@ -81,15 +81,33 @@ fn a_refused_open_names_the_holder_and_ends_with_75() {
         let held = holder.open_shared(&path, "rw", "none").unwrap();
         let marker = mount.path("marker");
         let touch = ["--", "touch", marker.to_str().unwrap()];
-        let parts =
-            [file, "python3", &pid, "user root", "access rw", "share none", "since 2", "Z)", "--wait", "status"];
+        let parts = [
+            file,
+            "python3",
+            &pid,
+            "user root",
+            "access rw",
+            "share none",
+            "since 2",
+            "Z)",
+            "--wait",
+            "status",
+        ];
         // Refused at open(2), because the holder does not share reading.
-        refused(&leasefs(&[&["open", "--access", "r", "--share", "rwd", file][..], &touch].concat()), 75, &parts);
+        refused(
+            &leasefs(&[&["open", "--access", "r", "--share", "rwd", file][..], &touch].concat()),
+            75,
+            &parts,
+        );
         holder.close(&held);
         // Refused at the ioctl, because the holder reads and the new open would not share that.
         let held = holder.open_shared(&path, "r", "rwd").unwrap();
         let parts = [file, "python3", &pid, "access r, share rwd"];
-        refused(&leasefs(&[&["open", "--access", "rw", "--share", "none", file][..], &touch].concat()), 75, &parts);
+        refused(
+            &leasefs(&[&["open", "--access", "rw", "--share", "none", file][..], &touch].concat()),
+            75,
+            &parts,
+        );
         assert!(!marker.exists(), "the command of a refused open does not run");
         holder.close(&held);
         let output = leasefs(&["open", "--wait", "60", "--share", "none", file, "--", "true"]);
@@ -121,7 +139,8 @@ fn open_waits_until_the_file_is_free_or_the_time_is_over() {
     let late = leasefs(&["open", "--wait", "0.2", "--share", "none", file, "--", "true"]);
     refused(&late, 75, &[file, "python3", "still after 0.2 s"]);
     let seconds = PATIENCE.as_secs().to_string();
-    let mut waiting = command(&["open", "--wait", &seconds, "--share", "none", file, "--", "true"]).spawn().unwrap();
+    let mut waiting =
+        command(&["open", "--wait", &seconds, "--share", "none", file, "--", "true"]).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert!(waiting.try_wait().unwrap().is_none(), "it waits");
     holder.close(&held);
@@ -142,7 +161,11 @@ fn open_says_what_is_wrong_with_a_file() {
     let dir = mount.path("dir");
     fs::create_dir(&dir).unwrap();
     refused(&leasefs(&["open", dir.to_str().unwrap(), "--", "true"]), 1, &["is a directory"]);
-    refused(&leasefs(&["open", "--access", "r", dir.to_str().unwrap(), "--", "true"]), 1, &["is a directory"]);
+    refused(
+        &leasefs(&["open", "--access", "r", dir.to_str().unwrap(), "--", "true"]),
+        1,
+        &["is a directory"],
+    );
 }
 
 #[test]

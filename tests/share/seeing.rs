@@ -31,15 +31,22 @@ fn status_shows_who_holds_what() {
         for place in [&path, &mount.path("dir")] {
             let one = status(place);
             let [open] = rows(&one, "opens").as_slice() else { panic!("{one}") };
-            assert_eq!((&open["path"], &open["access"], &open["share"]), (&"dir/report".into(), &"rw".into(), &"r".into()));
+            assert_eq!(
+                (&open["path"], &open["access"], &open["share"]),
+                (&"dir/report".into(), &"rw".into(), &"r".into())
+            );
             assert_eq!((open["pid"].as_u64(), &open["program"]), (Some(pid), &"python3".into()));
-            assert_eq!((&open["uid"], &open["user"], &open["front_end"]), (&0.into(), &"root".into(), &"mount".into()));
+            assert_eq!(
+                (&open["uid"], &open["user"], &open["front_end"]),
+                (&0.into(), &"root".into(), &"mount".into())
+            );
             let (id, since) = (open["id"].as_u64().unwrap(), open["since"].as_str().unwrap());
             assert!(id > 0 && since.starts_with("20") && since.ends_with('Z'), "{open}");
             assert!(open["since_ms"].as_i64().unwrap() > 1_700_000_000_000);
         }
         let table = out(&leasefs(&["status", mount.dir().to_str().unwrap()]));
-        for part in ["opens: 2", "ACCESS", "PROGRAM", "dir/report", "python3", "root", "delete pending: none"] {
+        for part in ["opens: 2", "ACCESS", "PROGRAM", "dir/report", "python3", "root", "delete pending: none"]
+        {
             assert!(table.contains(part), "{part:?} is not in:\n{table}");
         }
         drop(holder);
@@ -56,7 +63,8 @@ fn status_without_a_path_lists_the_mounts() {
     succeeded(&output);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let dir = mount.dir().canonicalize().unwrap();
-    let found = answer["mounts"].as_array().unwrap().iter().any(|one| one["mountpoint"] == dir.to_str().unwrap());
+    let found =
+        answer["mounts"].as_array().unwrap().iter().any(|one| one["mountpoint"] == dir.to_str().unwrap());
     assert!(found, "{answer}");
     assert!(out(&leasefs(&["status"])).contains(dir.to_str().unwrap()));
 }
@@ -78,11 +86,19 @@ fn range_locks_and_their_waiters_are_shown() {
         let mut waiting = Command::new("flock").arg(&path).arg("true").spawn().unwrap();
         wait_until("the waiter is shown", || rows(&status(&path), "range_locks").len() == 2);
         let seen = status(&path);
-        let find = |state: &str| rows(&seen, "range_locks").iter().find(|row| row["state"] == state).cloned().unwrap();
+        let find = |state: &str| {
+            rows(&seen, "range_locks").iter().find(|row| row["state"] == state).cloned().unwrap()
+        };
         let (held, waits) = (find("held"), find("waiting"));
-        assert_eq!((&held["kind"], &held["start"], &held["length"]), (&"exclusive".into(), &10.into(), &5.into()));
+        assert_eq!(
+            (&held["kind"], &held["start"], &held["length"]),
+            (&"exclusive".into(), &10.into(), &5.into())
+        );
         assert_eq!((held["pid"].as_u64(), &held["program"]), (Some(holder.pid().into()), &"python3".into()));
-        assert_eq!((&waits["kind"], &waits["start"], &waits["length"]), (&"exclusive".into(), &0.into(), &Value::Null));
+        assert_eq!(
+            (&waits["kind"], &waits["start"], &waits["length"]),
+            (&"exclusive".into(), &0.into(), &Value::Null)
+        );
         assert_eq!(waits["pid"].as_u64(), Some(waiting.id().into()));
         let table = out(&leasefs(&["status", path.to_str().unwrap()]));
         assert!(table.contains("range locks: 1 held, 1 waiting") && table.contains("10-14"), "{table}");
@@ -116,7 +132,11 @@ fn the_holders_attribute_names_the_holders() {
     holder.open_shared(&path, "w", "rd").unwrap();
     let getfattr = |option: &str| {
         let mut command = Command::new("getfattr");
-        out(&command.args([option, "-n", "user.leasefs.holders", "--only-values"]).arg(&path).output().unwrap())
+        out(&command
+            .args([option, "-n", "user.leasefs.holders", "--only-values"])
+            .arg(&path)
+            .output()
+            .unwrap())
     };
     let text = getfattr("--absolute-names");
     let wanted = format!("pid={} uid=0 access=w share=rd since=", holder.pid());
@@ -124,7 +144,11 @@ fn the_holders_attribute_names_the_holders() {
     assert!(text.ends_with("program=python3\n"), "{text}");
     let all = Command::new("getfattr").args(["--absolute-names", "-d"]).arg(&path).output().unwrap();
     assert!(!out(&all).contains("holders"), "no copy takes it along: {}", out(&all));
-    let set = Command::new("setfattr").args(["-n", "user.leasefs.holders", "-v", "me"]).arg(&path).output().unwrap();
+    let set = Command::new("setfattr")
+        .args(["-n", "user.leasefs.holders", "-v", "me"])
+        .arg(&path)
+        .output()
+        .unwrap();
     assert!(err(&set).contains("not permitted"), "{}", err(&set));
 }
 
@@ -134,7 +158,7 @@ fn a_holder_that_is_gone_is_shown_as_unknown() {
     let Some(mount) = Mount::new(&[]) else { return };
     let path = mount.path("file");
     fs::write(&path, "").unwrap();
-    let script = format!("exec 9< {}; sleep 300 >/dev/null & echo $!", path.display());
+    let script = format!("exec 9< {}; sleep 300 >/dev/null 2>&1 & echo $!", path.display());
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     let keeper = out(&output).trim().parse().unwrap();
     let seen = status(&path);
@@ -176,7 +200,8 @@ fn a_holder_in_another_namespace_is_shown_as_unknown() {
 #[test]
 fn status_copes_with_very_many_opens() {
     let Some(mount) = Mount::new(&[]) else { return };
-    let total: usize = std::env::var("LEASEFS_TEST_OPENS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let total: usize =
+        std::env::var("LEASEFS_TEST_OPENS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
     let each = total.div_ceil(4);
     let mut holders: Vec<Holder> = (0..4).map(|_| Holder::start()).collect();
     for (number, holder) in holders.iter_mut().enumerate() {
@@ -187,7 +212,8 @@ fn status_copes_with_very_many_opens() {
     let start = Instant::now();
     let all = status(&mount.dir());
     println!("{} opens: --json in {:?}", 4 * each, start.elapsed());
-    let ids: std::collections::HashSet<u64> = rows(&all, "opens").iter().map(|row| row["id"].as_u64().unwrap()).collect();
+    let ids: std::collections::HashSet<u64> =
+        rows(&all, "opens").iter().map(|row| row["id"].as_u64().unwrap()).collect();
     assert_eq!(ids.len(), 4 * each, "each open once");
     let start = Instant::now();
     let table = out(&leasefs(&["status", mount.dir().to_str().unwrap()]));

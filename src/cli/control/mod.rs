@@ -49,7 +49,9 @@ enum Reply {
     /// One page of it.
     Status(Status),
     Done,
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
 }
 
 /// A daemon's description of itself.

@@ -98,12 +98,12 @@ impl Status {
 
     /// In pages that fit into a reply each. A row that is too long for any page loses its path, not its place.
     pub(in crate::cli) fn pages(self) -> impl Iterator<Item = Status> {
-        let opens = pages_of(self.opens, |row| &mut row.path)
-            .map(|opens| Status { opens, ..Status::default() });
+        let opens =
+            pages_of(self.opens, |row| &mut row.path).map(|opens| Status { opens, ..Status::default() });
         let range_locks = pages_of(self.range_locks, |row| &mut row.path)
             .map(|range_locks| Status { range_locks, ..Status::default() });
-        let leases = pages_of(self.leases, |row| &mut row.path)
-            .map(|leases| Status { leases, ..Status::default() });
+        let leases =
+            pages_of(self.leases, |row| &mut row.path).map(|leases| Status { leases, ..Status::default() });
         let pending = pages_of(self.pending_deletes, |row| &mut row.path)
             .map(|pending_deletes| Status { pending_deletes, ..Status::default() });
         let numbers = Status { conflict_copies: self.conflict_copies, ..Status::default() };
@@ -183,10 +183,8 @@ mod tests {
 
     #[test]
     fn a_row_that_is_too_long_loses_its_path_only() {
-        let status = Status {
-            opens: vec![open(1, "\u{1}".repeat(20_000)), open(2, "b".into())],
-            ..Status::default()
-        };
+        let status =
+            Status { opens: vec![open(1, "\u{1}".repeat(20_000)), open(2, "b".into())], ..Status::default() };
         let mut together = Status::default();
         for page in status.pages() {
             assert!(line(&Reply::Status(page.clone())).unwrap().len() as u64 <= REPLY_MAX);

@@ -33,7 +33,9 @@ impl Holders {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Holders::Unknown };
         let read = read_attribute(|attribute, buffer| {
             // SAFETY: both names end with NUL and live through the call, and the buffer is as long as it says.
-            unsafe { libc::getxattr(name.as_ptr(), attribute.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) }
+            unsafe {
+                libc::getxattr(name.as_ptr(), attribute.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+            }
         });
         match read {
             Ok(lines) => Self::among(&lines, claim, None),

@@ -24,7 +24,8 @@ mod requests {
 
 /// Claims `access` and `share` for the open behind `file`.
 pub(super) fn set_share(file: &File, access: Access, share: ShareMode) -> nix::Result<()> {
-    let raw = RawShare { access: access.bits().into(), share: share.bits().into() };
+    let raw =
+        RawShare { access: bits(|class| access.contains(class)), share: bits(|class| share.admits(class)) };
     // SAFETY: the request reads one struct of this type, which lives through the call.
     unsafe { requests::set_share(file.as_raw_fd(), &raw) }.map(drop)
 }
@@ -35,4 +36,10 @@ pub(super) fn state(file: &File) -> nix::Result<RawState> {
     // SAFETY: the request writes one struct of this type, which lives through the call.
     unsafe { requests::get_state(file.as_raw_fd(), &mut raw) }?;
     Ok(raw)
+}
+
+/// The classes as the header numbers them.
+fn bits(has: impl Fn(Access) -> bool) -> u32 {
+    let classes = [(Access::READ, 1), (Access::WRITE, 2), (Access::DELETE, 4)];
+    classes.into_iter().filter(|(class, _)| has(*class)).map(|(_, bit)| bit).sum()
 }

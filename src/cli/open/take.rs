@@ -81,7 +81,9 @@ impl Take<'_> {
         CliError::Failed(match problem {
             Errno::ENOTTY if self.path.is_dir() => is_directory(self.path),
             Errno::ENOTTY => {
-                format!("the daemon of the mount with {path} is too old for share modes; unmount and mount it again")
+                format!(
+                    "the daemon of the mount with {path} is too old for share modes; unmount and mount it again"
+                )
             }
             _ => format!("the share mode of {path} cannot be set: {}", problem.desc()),
         })

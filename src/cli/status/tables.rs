@@ -31,15 +31,13 @@ pub(super) fn write(
     Ok(())
 }
 
-fn write_mount(
-    out: &mut impl Write,
-    mount: &MountStatus,
-    of_one_place: bool,
-    now_ms: i64,
-) -> io::Result<()> {
+fn write_mount(out: &mut impl Write, mount: &MountStatus, of_one_place: bool, now_ms: i64) -> io::Result<()> {
     let path = mount.mountpoint.display();
     let Some(daemon) = &mount.daemon else {
-        return writeln!(out, "{path}: its daemon does not answer; leasefs umount {path} clears a dead mount");
+        return writeln!(
+            out,
+            "{path}: its daemon does not answer; leasefs umount {path} clears a dead mount"
+        );
     };
     let closing = if mount.state == "closing" { ", closing" } else { "" };
     writeln!(
@@ -177,8 +175,12 @@ mod tests {
     }
 
     fn mount(status: Status) -> MountStatus {
-        let daemon =
-            DaemonStatus { version: "1".into(), daemon_pid: 9, share_name: "share".into(), data: "/d".into() };
+        let daemon = DaemonStatus {
+            version: "1".into(),
+            daemon_pid: 9,
+            share_name: "share".into(),
+            data: "/d".into(),
+        };
         MountStatus { mountpoint: "/m".into(), state: "serving", daemon: Some(daemon), status }
     }
 
