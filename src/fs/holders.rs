@@ -86,6 +86,24 @@ impl Process {
     }
 }
 
+/// A time for people: UTC, to the second.
+pub fn utc(moment: Moment) -> String {
+    let seconds = moment.0.div_euclid(1_000_000_000);
+    match time::OffsetDateTime::from_unix_timestamp(seconds) {
+        Ok(at) => format!(
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+            at.year(),
+            u8::from(at.month()),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        ),
+        // 292 years around 1970 always fit.
+        Err(_) => seconds.to_string(),
+    }
+}
+
 /// A program may call itself anything: control characters must not reach a terminal.
 fn printable(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
@@ -115,6 +133,13 @@ mod tests {
         assert_eq!(Process::of_thread(0), None);
         assert_eq!(Process::of_thread(u32::MAX), None);
         assert_eq!(Holder::engine(Moment(0)).process(), None);
+    }
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(utc(Moment(0)), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(Moment(1_700_000_000_999_999_999)), "2023-11-14T22:13:20Z");
+        assert_eq!(utc(Moment(-1)), "1969-12-31T23:59:59Z");
     }
 
     #[test]

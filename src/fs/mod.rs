@@ -7,6 +7,7 @@
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
 //!
@@ -32,10 +33,12 @@ mod open;
 mod oversight;
 mod pending;
 mod place;
+pub mod policy;
 mod ranges;
 mod rename;
 mod stat;
 mod status;
+mod sticky;
 mod xattr;
 
 use std::collections::HashMap;
@@ -57,6 +60,8 @@ use guards::Guards;
 use handles::{DirectoryHandles, FileHandles};
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
+use policy::SharePolicies;
+use sticky::Stickies;
 
 pub use attributes::{Attributes, Kind};
 pub use close::ReleaseReport;
@@ -66,16 +71,16 @@ pub use error::{FsError, Result};
 pub use file::Route;
 pub use gate::{DeleteRule, OpenInfo};
 pub use handles::HandleId;
-pub use holders::{FrontEnd, Holder, Process};
+pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
-pub use status::{HOLDERS_ATTRIBUTE, HolderLine, utc};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// What removing the name of an open file means.
     pub delete: DeleteRule,
@@ -83,6 +88,8 @@ pub struct EngineConfig {
     pub passthrough: bool,
     /// Who owns what carries no owner of its own.
     pub owner: DefaultOwner,
+    /// The share modes of programs that cannot ask for one.
+    pub policies: SharePolicies,
 }
 
 /// One share, ready to be used by front ends.
@@ -101,6 +108,7 @@ pub struct Engine {
     directories: DirectoryHandles,
     pending: PendingNames,
     directory_times: DirectoryTimes,
+    stickies: Stickies,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -125,6 +133,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|this| Self {
             store,
             share,
+            passthrough: AtomicBool::new(config.passthrough),
             config,
             gate: Gate::new(),
             guards: Guards::default(),
@@ -135,8 +144,8 @@ impl Engine {
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
+            stickies: Stickies::default(),
             started: now(),
-            passthrough: AtomicBool::new(config.passthrough),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

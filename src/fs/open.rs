@@ -20,7 +20,7 @@ use super::place::Guarded;
 use super::stat::Stat;
 use super::{Engine, now};
 
-/// How a program wants to open a file.
+/// How a program wants to open a file. With neither reading nor writing: for attributes only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRequest {
     /// For reading.
@@ -43,10 +43,6 @@ impl OpenRequest {
             access = access.union(Access::WRITE);
         }
         access
-    }
-
-    fn claim(self) -> Claim {
-        Claim { access: self.access(), share: ShareMode::ALL }
     }
 }
 
@@ -73,7 +69,8 @@ impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
         self.outlast_close(ino, request.write || request.truncate).await;
-        let permit = self.gate.open(ino, request.claim(), Holder::new(caller, now())).await?;
+        let claim = self.claim_of(ino, request).await?;
+        let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         if request.truncate {
             self.drop_set_id(ino, caller).await?;
         }
@@ -81,6 +78,11 @@ impl Engine {
         let handle = self.handles.insert(Handle::new(file, permit));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
+    }
+
+    async fn claim_of(&self, ino: Ino, request: OpenRequest) -> Result<Claim> {
+        let access = request.access();
+        Ok(Claim { access, share: self.share_mode_of(ino, access).await? })
     }
 
     /// Creates a file and opens it; opens an existing one unless the request is exclusive.
@@ -117,6 +119,7 @@ impl Engine {
         caller: Caller,
     ) -> Result<Created> {
         self.may_create(parent, segment).await?;
+        let share = self.share_mode_in(parent, segment, request.access()).await?;
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
         let Spot { at, inherit } = self.free_name(parent, segment).await?;
@@ -134,17 +137,16 @@ impl Engine {
             return Ok(Created::Exists(stat));
         }
         let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
-        self.make_file(parent, segment, &at, attributes, request, caller).await
+        self.make_file((parent, segment), &at, attributes, (request, share), caller).await
     }
 
     /// Stores an empty file and opens it.
     async fn make_file(
         &self,
-        parent: Ino,
-        segment: &Segment,
+        (parent, segment): (Ino, &Segment),
         at: &BlobPath,
         attributes: Attributes,
-        request: OpenRequest,
+        (request, share): (OpenRequest, ShareMode),
         caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
@@ -155,7 +157,8 @@ impl Engine {
         crash_point("create_after_publish");
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
-        let permit = self.gate.open(ino, request.claim(), Holder::new(caller, attributes.ctime)).await?;
+        let claim = Claim { access: request.access(), share };
+        let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
         let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch))));
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };

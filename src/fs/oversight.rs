@@ -35,14 +35,15 @@ impl Engine {
     /// Where a file is, as a path inside the share with the names that programs see, for people. Nothing if it has no
     /// name any more; `/` is the root.
     pub fn path_of(&self, ino: Ino) -> Option<String> {
-        let name = self.nodes.blob_name(ino).ok()?;
-        let Some(name) = name else { return Some("/".to_owned()) };
-        let mut path = String::new();
-        for segment in name.as_str().split('/') {
-            path.push('/');
-            path.push_str(&Segment::from_stored(segment).file_name());
+        match self.nodes.blob_name(ino).ok()? {
+            Some(name) => Some(shown(name.as_str())),
+            None => Some("/".to_owned()),
         }
-        Some(path)
+    }
+
+    /// The path that `segment` in the directory `parent` has, for people and for patterns.
+    pub(super) fn child_path(&self, parent: Ino, segment: &Segment) -> Result<String> {
+        Ok(shown(self.nodes.child_name(parent, segment)?.as_str()))
     }
 
     /// The delete-pending file that has this name.
@@ -93,4 +94,10 @@ impl Engine {
         self.pending.remove(parent, segment);
         Ok(())
     }
+}
+
+/// A blob's name with the names that programs see.
+fn shown(blob: &str) -> String {
+    blob.split('/')
+        .fold(String::new(), |path, segment| path + "/" + &Segment::from_stored(segment).file_name())
 }

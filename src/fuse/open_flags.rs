@@ -6,14 +6,10 @@ use crate::fs::OpenRequest;
 
 /// What the program asked for.
 pub(super) fn open_request(flags: OpenFlags) -> OpenRequest {
-    let (read, write) = match flags.0 & libc::O_ACCMODE {
-        // Linux's fourth mode: neither, the descriptor is for ioctl only. So is a claim of delete access alone.
-        libc::O_ACCMODE => (false, false),
-        _ => match flags.acc_mode() {
-            OpenAccMode::O_RDONLY => (true, false),
-            OpenAccMode::O_WRONLY => (false, true),
-            OpenAccMode::O_RDWR => (true, true),
-        },
+    let (read, write) = match flags.acc_mode() {
+        OpenAccMode::O_RDONLY => (true, false),
+        OpenAccMode::O_WRONLY => (false, true),
+        OpenAccMode::O_RDWR => (true, true),
     };
     OpenRequest {
         read,
@@ -37,7 +33,6 @@ mod tests {
         let of = |flags: i32| open_request(OpenFlags(flags));
         assert_eq!(of(libc::O_RDONLY), OpenRequest { read: true, ..OpenRequest::default() });
         assert_eq!(of(libc::O_WRONLY), OpenRequest { write: true, ..OpenRequest::default() });
-        assert_eq!(of(libc::O_ACCMODE), OpenRequest::default());
         let all = OpenRequest { read: true, write: true, truncate: true, exclusive: true };
         assert_eq!(of(libc::O_RDWR | libc::O_TRUNC | libc::O_EXCL | libc::O_CREAT), all);
         assert!(wants_direct(OpenFlags(libc::O_RDONLY | libc::O_DIRECT)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
+use leasefs::fs::policy::SharePolicies;
 use leasefs::fs::{
     AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, Kind,
     OpenRequest, Opened, RenameRule, Route, Zeroing,
@@ -86,6 +87,7 @@ impl World {
             delete: self.delete,
             passthrough: self.passthrough,
             owner: DefaultOwner { uid: 0, gid: 0 },
+            policies: SharePolicies::default(),
         };
         let share = ContainerName::new("share").unwrap();
         let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;

@@ -109,10 +109,10 @@ mod tests {
     use super::*;
 
     const LINES: &str = "\
-open=1 front=mount pid=10 uid=0 access=rw share=none since=2026-11-17T11:08:04Z program=vim
-open=2 front=mount pid=0 uid=0 access=r share=rwd since=2026-11-17T11:08:04Z program=
-open=3 front=rest pid=0 uid=0 access=w share=r since=2026-11-17T11:08:04Z program=
-more=4
+open=1 via=mount pid=10 uid=0 access=rw share=none since=2026-11-17T11:08:04Z program=vim
+open=2 via=mount pid=unknown uid=0 access=r share=rwd since=2026-11-17T11:08:04Z program=unknown
+open=3 via=rest pid=unknown uid=0 access=w share=r since=2026-11-17T11:08:04Z program=unknown
+and 4 more
 ";
 
     #[test]
