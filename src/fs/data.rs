@@ -30,8 +30,14 @@ impl Engine {
 
     /// Reads into `buffer`; returns how much there was.
     pub fn read(&self, handle: HandleId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        // The kernel reads before it writes parts of a page, also through handles that may only write.
-        self.handles.get(handle)?.file.read(buffer, offset)
+        let handle = self.handles.get(handle)?;
+        let access = handle.permit.access();
+        // The kernel reads before it writes parts of a page, also through handles that may only write. An open for
+        // attributes that is read after all (see the front end) must fit the others like any reader.
+        if !access.contains(Access::READ) && !access.contains(Access::WRITE) {
+            handle.permit.claim_more(Access::READ)?;
+        }
+        handle.file.read(buffer, offset)
     }
 
     /// Writes `data`, if that needs no preparation; says whether it did. The way for data that is only borrowed.

@@ -12,6 +12,7 @@ use super::directories::DirectoryStream;
 use super::error::{FsError, Result};
 use super::file::OpenFile;
 use super::gate::OpenPermit;
+use super::nodes::Ino;
 
 /// A front end's number for an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,25 +96,35 @@ impl FileHandles {
     }
 }
 
+/// One open of a directory.
+#[derive(Debug)]
+pub(super) struct DirectoryHandle {
+    pub(super) ino: Ino,
+    pub(super) stream: Mutex<DirectoryStream>,
+    /// What it claims, if its program asked for a share mode.
+    pub(super) permit: Mutex<Option<OpenPermit>>,
+}
+
 /// All open directories' handles.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryHandles {
     next: AtomicU64,
-    map: RwLock<HashMap<HandleId, Arc<Mutex<DirectoryStream>>>>,
+    map: RwLock<HashMap<HandleId, Arc<DirectoryHandle>>>,
 }
 
 impl DirectoryHandles {
-    pub(super) fn insert(&self, stream: DirectoryStream) -> HandleId {
+    pub(super) fn insert(&self, ino: Ino, stream: DirectoryStream) -> HandleId {
         let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
-        self.map.write().insert(id, Arc::new(Mutex::new(stream)));
+        let handle = DirectoryHandle { ino, stream: Mutex::new(stream), permit: Mutex::new(None) };
+        self.map.write().insert(id, Arc::new(handle));
         id
     }
 
-    pub(super) fn get(&self, id: HandleId) -> Result<Arc<Mutex<DirectoryStream>>> {
+    pub(super) fn get(&self, id: HandleId) -> Result<Arc<DirectoryHandle>> {
         self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
     }
 
-    pub(super) fn remove(&self, id: HandleId) {
-        self.map.write().remove(&id);
+    pub(super) fn remove(&self, id: HandleId) -> Option<Arc<DirectoryHandle>> {
+        self.map.write().remove(&id)
     }
 }

@@ -14,6 +14,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod claims;
 mod close;
 mod commit;
 pub mod content;
@@ -64,12 +65,13 @@ use policy::SharePolicies;
 use sticky::Stickies;
 
 pub use attributes::{Attributes, Kind};
+pub use claims::{HandleState, HiddenName};
 pub use close::ReleaseReport;
 pub use data::Zeroing;
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
 pub use file::Route;
-pub use gate::{DeleteRule, OpenInfo};
+pub use gate::{Claim, DeleteRule, OpenInfo};
 pub use handles::HandleId;
 pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;

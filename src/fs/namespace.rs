@@ -297,10 +297,15 @@ impl Engine {
         for (name, _) in self.pending.in_directory(ino) {
             self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
         }
+        // Whoever claimed the directory must share delete. Directories are never delete pending.
+        let removal = self.gate.replace(ino).await?;
         {
             // A create below would race with the check, so nobody else uses a path now.
             let _tree = self.guards.whole_tree().await;
             let (now_there, found) = self.find_child(parent, segment)?;
+            if now_there != ino {
+                return Err(FsError::Stale);
+            }
             if self.stat_found(now_there, &found)?.attributes.kind != Kind::Directory {
                 return Err(FsError::NotADirectory);
             }
@@ -312,6 +317,9 @@ impl Engine {
             crash_point("rmdir_after_delete");
             self.lose_name(now_there, &found);
             self.directory_times.take(now_there);
+            if let Removal::Now(permit) = removal {
+                permit.confirm();
+            }
         }
         self.touch_directory(parent).await;
         Ok(())

@@ -1,5 +1,6 @@
 //! The adapter: one short method per FUSE request. Longer ones are in a module for their family.
 
+mod claims;
 mod directories;
 mod files;
 mod replies;
@@ -12,13 +13,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::Sender;
 
 use crate::fs::names::{NAME_BYTES_MAX, Segment};
 use crate::fs::nodes::Ino;
@@ -28,7 +28,9 @@ use crate::fs::{
 
 use super::attr::{TTL, absent, moment};
 use super::backing::Backings;
+use super::ioctl;
 use super::serve::{serve, serve_now};
+use super::stale::Announcer;
 
 use replies::{GENERATION, Refuse, answer, attr, empty, entry, xattr};
 
@@ -42,8 +44,8 @@ pub(super) struct Adapter {
     engine: Arc<Engine>,
     runtime: Handle,
     backings: Arc<Backings>,
-    /// Inodes whose cached attributes the kernel must drop. The session's own thread tells it.
-    stale: Sender<Ino>,
+    /// What the kernel must forget.
+    announcer: Announcer,
     passthrough: bool,
 }
 
@@ -53,8 +55,8 @@ fn caller(request: &Request) -> Caller {
 }
 
 impl Adapter {
-    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, stale: Sender<Ino>) -> Self {
-        Self { engine, runtime, backings: Arc::new(Backings::default()), stale, passthrough }
+    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, announcer: Announcer) -> Self {
+        Self { engine, runtime, backings: Arc::new(Backings::default()), announcer, passthrough }
     }
 
     fn serve(&self, request: impl Future<Output = ()> + Send + 'static) {
@@ -449,16 +451,22 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        _command: u32,
-        _in_data: &[u8],
+        handle: FileHandle,
+        flags: IoctlFlags,
+        command: u32,
+        in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        match ioctl::parse(command, in_data) {
+            Ok(asked) if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) => {
+                self.ask_directory(caller(request), HandleId(handle.0), asked, reply);
+            }
+            Ok(asked) => self.ask_file(HandleId(handle.0), asked, reply),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn fallocate(

@@ -8,7 +8,7 @@ use crate::share::{Access, OpenId, Refusal};
 
 use super::super::error::{FsError, Result};
 use super::super::nodes::Ino;
-use super::{Claim, Closing, Gate, Refused};
+use super::{Attempt, Claim, Closing, Gate, Refused};
 
 /// The right to use a file, as granted. Closing is explicit; a permit that is just dropped is closed, too.
 #[derive(Debug)]
@@ -60,21 +60,28 @@ impl OpenPermit {
 
     /// Claims something else, if the other opens allow it.
     pub async fn reclaim(&self, claim: Claim) -> Result<()> {
-        self.gate
-            .unless_ghosts(|| {
-                let mut shard = self.gate.shard(self.ino).lock();
-                let watched = shard.files.get_mut(&self.ino);
-                let closed = || Refused { error: FsError::BadHandle, only_ghosts: false };
-                match watched.ok_or_else(closed)?.state.set_claim(self.id, claim.access, claim.share) {
-                    Ok(()) => Ok(()),
-                    Err(Refusal::NotOpen) => Err(closed()),
-                    Err(refusal) => Err(shard.refused(self.ino, refusal, claim)),
-                }
-            })
-            .await?;
+        self.gate.unless_ghosts(|| self.try_reclaim(claim)).await?;
         // Somebody may have waited for what this open gave up.
         self.gate.closed.notify_waiters();
         Ok(())
+    }
+
+    /// Claims more access, if the other opens allow it now.
+    pub fn claim_more(&self, access: Access) -> Result<()> {
+        let Claim { access: granted, share } = self.claim().ok_or(FsError::BadHandle)?;
+        let claim = Claim { access: granted.union(access), share };
+        self.try_reclaim(claim).map_err(|refused| refused.error)
+    }
+
+    fn try_reclaim(&self, claim: Claim) -> Attempt<()> {
+        let mut shard = self.gate.shard(self.ino).lock();
+        let watched = shard.files.get_mut(&self.ino);
+        let closed = || Refused { error: FsError::BadHandle, only_ghosts: false };
+        match watched.ok_or_else(closed)?.state.set_claim(self.id, claim.access, claim.share) {
+            Ok(()) => Ok(()),
+            Err(Refusal::NotOpen) => Err(closed()),
+            Err(refusal) => Err(shard.refused(self.ino, refusal, claim)),
+        }
     }
 
     /// Makes the file delete pending through this open, which needs delete access.

@@ -117,12 +117,11 @@ impl Adapter {
 
     pub(super) fn release_file(&self, handle: HandleId, reply: ReplyEmpty) {
         self.backings.release(handle);
-        let stale = self.stale.clone();
+        let announcer = self.announcer.clone();
         self.with_engine(|engine| async move {
             let done = engine.release(handle).await.map(|report| {
                 if report.changed {
-                    // Full means that thousands were announced just now; the kernel asks again after the limit.
-                    let _ = stale.try_send(report.ino);
+                    announcer.attributes(report.ino);
                 }
             });
             empty(reply, done);
