@@ -90,19 +90,20 @@ pub(super) fn state(state: &HandleState) -> [u8; STATE_SIZE] {
         u32::from(state.delete_pending),
         u32::try_from(state.opens).unwrap_or(u32::MAX),
         0,
-        0,
-        0,
     ];
     let mut bytes = [0; STATE_SIZE];
-    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+    let (first, last) = bytes.split_at_mut(STATE_SIZE - size_of::<u64>());
+    for (place, word) in first.as_chunks_mut().0.iter_mut().zip(words) {
         *place = word.to_ne_bytes();
     }
+    last.copy_from_slice(&state.open.0.to_ne_bytes());
     bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::share::OpenId;
 
     fn command(direction: u32, number: u32, size: u32) -> u32 {
         direction << 30 | size << 16 | MAGIC << 8 | number
@@ -145,13 +146,15 @@ mod tests {
     #[test]
     fn the_answer_has_the_documented_layout() {
         let bytes = state(&HandleState {
+            open: OpenId(7),
             access: Access::READ_WRITE,
             share: ShareMode::DELETE,
             lease: true,
             delete_pending: false,
             opens: 9,
         });
-        assert_eq!(bytes.to_vec(), words(&[3, 4, 1, 0, 9, 0, 0, 0]));
+        assert_eq!(bytes[..24], words(&[3, 4, 1, 0, 9, 0]));
+        assert_eq!(bytes[24..], 7u64.to_ne_bytes());
     }
 
     #[test]

@@ -45,7 +45,8 @@ struct leasefs_state {
 	__u32 lease;          /* 1: the blob's lease is held for this file */
 	__u32 delete_pending; /* 1: the file goes away with its last close */
 	__u32 opens;          /* of the file, this one included */
-	__u32 reserved[3];    /* 0 */
+	__u32 reserved;       /* 0 */
+	__u64 open;           /* the number of this open, as `leasefs status` shows it */
 };
 
 /* Tightens or loosens the share mode of this open. All or nothing. */

@@ -19,8 +19,8 @@ import resource
 import struct
 import sys
 
-# _IOW('L', 1, struct leasefs_share { __u32 access, share; }) of src/fuse/leasefs.h
-SET_SHARE = (1 << 30) | (8 << 16) | (ord("L") << 8) | 1
+# _IOW(0xE9, 1, struct leasefs_share { __u32 access, share; }) of src/fuse/leasefs.h
+SET_SHARE = (1 << 30) | (8 << 16) | (0xE9 << 8) | 1
 LETTERS = {"r": 1, "w": 2, "d": 4}
 LOCKS = {"rd": fcntl.F_RDLCK, "wr": fcntl.F_WRLCK, "un": fcntl.F_UNLCK}
 FLOCKS = {"sh": fcntl.LOCK_SH | fcntl.LOCK_NB, "ex": fcntl.LOCK_EX | fcntl.LOCK_NB, "un": fcntl.LOCK_UN}

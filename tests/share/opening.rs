@@ -160,12 +160,19 @@ fn open_says_what_is_wrong_with_a_file() {
     assert!(missing.exists());
     let dir = mount.path("dir");
     fs::create_dir(&dir).unwrap();
-    refused(&leasefs(&["open", dir.to_str().unwrap(), "--", "true"]), 1, &["is a directory"]);
-    refused(
-        &leasefs(&["open", "--access", "r", dir.to_str().unwrap(), "--", "true"]),
-        1,
-        &["is a directory"],
-    );
+    refused(&leasefs(&["open", dir.to_str().unwrap(), "--", "true"]), 1, &["is a directory", "--access r"]);
+    let hold = [
+        "open",
+        "--access",
+        "r",
+        "--share",
+        "r",
+        dir.to_str().unwrap(),
+        "--",
+        "rmdir",
+        dir.to_str().unwrap(),
+    ];
+    refused(&leasefs(&hold), 1, &["busy"]);
 }
 
 #[test]

@@ -5,27 +5,36 @@ use std::os::fd::AsRawFd;
 
 use crate::share::{Access, ShareMode};
 
+/// `struct leasefs_share`
 #[repr(C)]
 pub(super) struct RawShare {
     access: u32,
     share: u32,
 }
 
+/// `struct leasefs_state`
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct RawState {
+    access: u32,
+    share: u32,
+    lease: u32,
+    delete_pending: u32,
+    opens: u32,
+    reserved: u32,
+    /// The number of the open.
     pub(super) open: u64,
 }
 
 mod requests {
-    nix::ioctl_write_ptr!(set_share, b'L', 1, super::RawShare);
-    nix::ioctl_read!(get_state, b'L', 2, super::RawState);
+    const MAGIC: u8 = 0xE9;
+    nix::ioctl_write_ptr!(set_share, MAGIC, 1, super::RawShare);
+    nix::ioctl_read!(get_state, MAGIC, 2, super::RawState);
 }
 
 /// Claims `access` and `share` for the open behind `file`.
 pub(super) fn set_share(file: &File, access: Access, share: ShareMode) -> nix::Result<()> {
-    let raw =
-        RawShare { access: bits(|class| access.contains(class)), share: bits(|class| share.admits(class)) };
+    let raw = RawShare { access: access.bits().into(), share: share.bits().into() };
     // SAFETY: the request reads one struct of this type, which lives through the call.
     unsafe { requests::set_share(file.as_raw_fd(), &raw) }.map(drop)
 }
@@ -36,10 +45,4 @@ pub(super) fn state(file: &File) -> nix::Result<RawState> {
     // SAFETY: the request writes one struct of this type, which lives through the call.
     unsafe { requests::get_state(file.as_raw_fd(), &mut raw) }?;
     Ok(raw)
-}
-
-/// The classes as the header numbers them.
-fn bits(has: impl Fn(Access) -> bool) -> u32 {
-    let classes = [(Access::READ, 1), (Access::WRITE, 2), (Access::DELETE, 4)];
-    classes.into_iter().filter(|(class, _)| has(*class)).map(|(_, bit)| bit).sum()
 }

@@ -71,7 +71,7 @@ impl Take<'_> {
         let path = self.path.display();
         CliError::Failed(match problem {
             Errno::ENOENT if !self.create => format!("{path} does not exist; --create makes it"),
-            Errno::EISDIR => is_directory(self.path),
+            Errno::EISDIR => format!("{path} is a directory; it can be held with --access r or rd"),
             _ => format!("{path} cannot be opened: {}", problem.desc()),
         })
     }
@@ -79,7 +79,6 @@ impl Take<'_> {
     fn cannot_share(&self, problem: Errno) -> CliError {
         let path = self.path.display();
         CliError::Failed(match problem {
-            Errno::ENOTTY if self.path.is_dir() => is_directory(self.path),
             Errno::ENOTTY => {
                 format!(
                     "the daemon of the mount with {path} is too old for share modes; unmount and mount it again"
@@ -88,8 +87,4 @@ impl Take<'_> {
             _ => format!("the share mode of {path} cannot be set: {}", problem.desc()),
         })
     }
-}
-
-fn is_directory(path: &Path) -> String {
-    format!("{} is a directory; share modes are for files", path.display())
 }
