@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
     BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListItem, ListQuery, LocalStore, Metadata,
-    NewContent, Preconditions, RenameMode,
+    NewContent, Preconditions, PublicAccess, RenameMode,
 };
 
 fn main() {
@@ -66,7 +66,10 @@ async fn run(folder: &Path) {
     let store = EmbeddedStore::open(&folder.join("store"), EmbeddedOptions::default()).expect("a new store");
     println!("{:<44} {:>9.2} ms", "make a store", started.elapsed().as_secs_f64() * 1e3);
     let none = Preconditions::default();
-    store.create_container(&at("x").container, Metadata::default()).await.expect("created");
+    store
+        .create_container(&at("x").container, Metadata::default(), PublicAccess::None)
+        .await
+        .expect("created");
     println!("{:<44} {:>6} MiB", "memory, idle", memory());
 
     for index in 0..10_000 {
@@ -111,7 +114,13 @@ async fn run(folder: &Path) {
         let name = format!("wide/file{index:05}");
         store.put_blob(&at(&name), vec![1; 100].into(), new(), &none).await.expect("stored");
     }
-    let query = ListQuery { prefix: "wide/".into(), delimiter: Some("/".into()), marker: None, max: 20_000 };
+    let query = ListQuery {
+        prefix: "wide/".into(),
+        delimiter: Some("/".into()),
+        marker: None,
+        max: 20_000,
+        ..ListQuery::default()
+    };
     let container = at("x").container;
     for _ in 0..5 {
         let started = Instant::now();
@@ -147,7 +156,7 @@ async fn run(folder: &Path) {
 async fn run_many(folder: &Path, count: usize) {
     let store = EmbeddedStore::open(&folder.join("store"), EmbeddedOptions::default()).expect("a new store");
     let (none, container) = (Preconditions::default(), at("x").container);
-    store.create_container(&container, Metadata::default()).await.expect("created");
+    store.create_container(&container, Metadata::default(), PublicAccess::None).await.expect("created");
     let each = |started: Instant| started.elapsed().as_secs_f64() * 1e6 / count as f64;
     let started = Instant::now();
     for index in 0..count {
@@ -158,7 +167,13 @@ async fn run_many(folder: &Path, count: usize) {
     let started = Instant::now();
     let (mut folders, mut seen) = (vec![String::new()], 0);
     while let Some(prefix) = folders.pop() {
-        let query = ListQuery { prefix, delimiter: Some("/".into()), marker: None, max: 1_000_000 };
+        let query = ListQuery {
+            prefix,
+            delimiter: Some("/".into()),
+            marker: None,
+            max: 1_000_000,
+            ..ListQuery::default()
+        };
         for item in store.list_blobs(&container, &query).await.expect("listed").items {
             match item {
                 ListItem::Prefix { name, .. } => folders.push(name),
@@ -166,6 +181,7 @@ async fn run_many(folder: &Path, count: usize) {
                     drop(black_box(store.find(&at(&name))));
                     seen += 1;
                 }
+                ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } => {}
             }
         }
     }

@@ -6,6 +6,7 @@
 //! * [`store`]: blobs. The [`store::BlobStore`] contract and the embedded store that keeps it.
 //! * [`fs`]: the engine. Turns blobs into files and directories; asks the rules before every open and remove.
 //! * [`fuse`]: the kernel's front end. Translates requests and errors, decides nothing.
+//! * [`wire`]: what client and server of the Blob protocol say to each other, as pure text.
 //! * [`cli`]: arguments, the life of a mount, what a person sees.
 //!
 //! Dependencies point downwards only: `cli → fuse → fs → {share, store}` and `store → share`. A test
@@ -14,5 +15,7 @@
 pub mod cli;
 pub mod fs;
 pub mod fuse;
+pub mod rest;
 pub mod share;
 pub mod store;
+pub mod wire;

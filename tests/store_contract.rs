@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "store_contract/appends.rs"]
+mod appends;
 #[path = "store_contract/blobs.rs"]
 mod blobs;
 #[path = "store_contract/blocks.rs"]
@@ -19,8 +21,15 @@ mod copies;
 mod leases;
 #[path = "store_contract/listing.rs"]
 mod listing;
+#[path = "store_contract/pages.rs"]
+mod pages;
+#[path = "store_contract/settings.rs"]
+mod settings;
 #[path = "store_contract/support.rs"]
 mod support;
+
+#[path = "store_contract/tags.rs"]
+mod tags;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -78,10 +87,20 @@ mod on_embedded {
             replaced_and_dropped_blocks bad_ids_and_lists put_blob_drops_staged_blocks
             leases_guard_staged_blocks big_and_small_blocks_together;
         copies: copies_are_independent copy_conditions snapshots_keep_old_versions
-            deletes_and_snapshots snapshots_follow_the_name;
+            deletes_and_snapshots snapshots_follow_the_name copies_remember_where_they_came_from
+            copies_need_an_infinite_lease_if_asked copies_of_snapshots no_copy_is_ever_under_way
+            blocks_from_other_blobs;
         leases: every_action_in_every_state writes_need_the_id expiry_and_renewal
             breaking a_staged_name_can_be_leased container_leases leases_keep_the_tag;
         listing: flat_order_and_pages folded_at_slashes folded_at_other_text prefixes_and_markers
-            names_with_trailing_slash;
+            names_with_trailing_slash snapshots_before_their_blob uncommitted_names;
+        appends: blocks_follow_each_other append_conditions sealed_blobs_take_no_more
+            appended_copies_and_snapshots_go_their_own_way other_kinds_are_refused
+            a_big_append_comes_back appends_are_guarded_like_writes;
+        pages: a_new_page_blob_is_zeros pages_are_written_and_cleared bad_ranges_are_refused
+            sequence_numbers page_conditions resizing snapshots_and_differences copies_of_page_blobs
+            many_small_writes;
+        settings: access_and_policies service_settings tiers archived_content_is_not_read stored_md5;
+        tags: tags_are_set_and_replaced tags_are_a_condition found_by_tags lease_and_tags;
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
     BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, LocalStore, Metadata, NewContent,
-    Preconditions, StoreError,
+    Preconditions, PublicAccess, StoreError,
 };
 
 /// A file system of 96 MiB, unmounted when dropped.
@@ -94,7 +94,7 @@ async fn fill(store: &EmbeddedStore) -> usize {
 async fn a_full_store_refuses_and_recovers() {
     let Some(disk) = SmallDisk::new() else { return };
     let store = open(&disk);
-    store.create_container(&at(0).container, Metadata::new()).await.unwrap();
+    store.create_container(&at(0).container, Metadata::new(), PublicAccess::None).await.unwrap();
     let count = fill(&store).await;
     assert!(count > 100, "{count}");
     assert_there(&store, 0..count).await;
@@ -124,7 +124,7 @@ async fn a_full_store_refuses_and_recovers() {
 async fn a_disk_filled_by_others_to_the_last_byte() {
     let Some(disk) = SmallDisk::new() else { return };
     let store = open(&disk);
-    store.create_container(&at(0).container, Metadata::new()).await.unwrap();
+    store.create_container(&at(0).container, Metadata::new(), PublicAccess::None).await.unwrap();
     for index in 0..50 {
         put(&store, index).await.unwrap();
     }
@@ -156,7 +156,7 @@ async fn a_disk_filled_by_others_to_the_last_byte() {
 async fn a_failed_database_write_is_survived() {
     let Some(disk) = SmallDisk::new() else { return };
     let store = open(&disk);
-    store.create_container(&at(0).container, Metadata::new()).await.unwrap();
+    store.create_container(&at(0).container, Metadata::new(), PublicAccess::None).await.unwrap();
     for index in 0..50 {
         put(&store, index).await.unwrap();
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore, OpenError, check};
 use leasefs::store::{
     BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, NewContent, Preconditions,
+    PublicAccess,
 };
 
 fn open(folder: &Path) -> Result<Arc<EmbeddedStore>, OpenError> {
@@ -30,7 +31,7 @@ async fn put(store: &EmbeddedStore, name: &str, size: usize) {
 /// A store with 200 blobs, left as a crash leaves it.
 async fn filled(folder: &Path) {
     let store = open(folder).unwrap();
-    store.create_container(&at("x").container, Metadata::new()).await.unwrap();
+    store.create_container(&at("x").container, Metadata::new(), PublicAccess::None).await.unwrap();
     for index in 0..200 {
         put(&store, &format!("f{index:03}"), if index % 10 == 0 { 50_000 } else { 300 }).await;
     }
@@ -79,7 +80,7 @@ async fn another_format_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     filled(folder.path()).await;
     let path = folder.path().join("FORMAT");
-    assert_eq!(fs::read_to_string(&path).unwrap(), "leasefs embedded store, format 1\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "leasefs embedded store, format 2\n");
     fs::write(&path, "leasefs embedded store, format 7\n").unwrap();
     let error = open(folder.path()).unwrap_err();
     assert!(matches!(&error, OpenError::Version { found, .. } if found == "7"), "{error}");
@@ -88,7 +89,7 @@ async fn another_format_is_refused() {
 #[test]
 fn an_interrupted_making_is_finished() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("FORMAT.new"), "leasefs embedded store, format 1\n").unwrap();
+    fs::write(folder.path().join("FORMAT.new"), "leasefs embedded store, format 2\n").unwrap();
     fs::write(folder.path().join("owner"), "1").unwrap();
     fs::create_dir(folder.path().join("content")).unwrap();
     drop(open(folder.path()).unwrap());

@@ -46,7 +46,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "wire",
-        may_use: &["wire"],
+        may_use: &["wire", "share"],
         never: &["fuser", "libc", "nix", "tokio", "std::net", "std::fs"],
     },
     Layer { name: "store", may_use: &["store", "share", "wire"], never: &["fuser"] },

@@ -1,15 +1,19 @@
 //! What the command line may say, and the help a person reads. Only shapes: `config` judges what they mean.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::endpoint::CopyChoice;
 use super::settings::{self, DeleteChoice, LogLevel};
 use crate::fs::policy::{SharePolicy, ShareRule};
-use crate::share::{Access, ShareMode};
 use crate::store::ContainerName;
+
+mod holding;
+
+pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,51 +23,19 @@ Examples:
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
+  leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
-const OPEN_NOTES: &str = "\
-The command gets the open file as a descriptor. Its number is in LEASEFS_FD, and
-{} in the command becomes its path (/dev/fd/N). A program that opens the file
-once more asks like everybody else, so it must fit --share.
+const SERVE_NOTES: &str = "\
+Every answer of success means the change survives a power loss. SIGTERM and
+SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md has the
+limits and what is not supported.
 
 Examples:
-  leasefs open --access rw --share none report.csv -- sh -c 'sort >&$LEASEFS_FD'
-      nobody else can even open report.csv meanwhile
-  leasefs open --access r --share r prices.db -- ./nightly-export
-      others may read prices.db, nobody may change or remove it
-  leasefs open --wait 30 --share none queue -- ./take-one
-      waits up to half a minute for its turn
-
-Exit codes: that of the command; 126 if it cannot be run, 127 if there is none of
-that name, 128+N if signal N ended it; 75 if the file is held by somebody else,
-1 and 2 as with all of leasefs.";
-
-const STATUS_NOTES: &str = "\
-Columns: ACCESS is what an open may do, SHARE what it lets others do (r read,
-w write, d remove or rename). ID is what close-handle takes.
-The shape of --json is described in docs/STATUS.md.
-
-Examples:
-  leasefs status                     all your mounts (root: all)
-  leasefs status ~/share/plan.xlsx   who holds this file
-  leasefs status ~/share --json | jq '.mounts[].opens[] | select(.share==\"none\")'";
-
-const CLOSE_NOTES: &str = "\
-The program keeps its descriptor, but reading and writing fail from now on, and
-others can open the file. What it wrote and did not flush is committed first.
-
-Example:
-  leasefs status ~/share             shows 17 in the column ID
-  leasefs close-handle ~/share 17";
-
-const UNDELETE_NOTES: &str = "\
-A file that was removed while somebody has it open is delete pending: it goes
-away when the last one closes it. Until then it can be brought back.
-
-Example:
-  rm ~/share/plan.txt                (an editor still has it open)
-  leasefs undelete ~/share/plan.txt";
+  leasefs serve                                      UseDevelopmentStorage=true works at once
+  leasefs serve --blob-addr 0.0.0.0:443 --account mine --account-key-file keys \\
+                --tls-cert chain.pem --tls-key key.pem";
 
 const MOUNT_NOTES: &str = "\
 Options for -o (separated by commas), and for a --config file (one per line,
@@ -125,6 +97,8 @@ pub(super) enum Command {
     Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
+    /// Serve the embedded store's blobs over the Azure Blob protocol
+    Serve(Box<ServeArgs>),
 }
 
 /// `leasefs mount …`
@@ -163,6 +137,13 @@ pub(super) struct MountArgs {
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]
     pub(super) mandatory_locks: bool,
+
+    /// Serve the blobs over the Azure Blob protocol too, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "With --blob-addr")]
+    pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
     #[arg(long)]
@@ -218,101 +199,73 @@ pub(super) struct UmountArgs {
     pub(super) lazy: bool,
 }
 
-/// `leasefs open …`
-#[derive(Debug, Args)]
-#[command(after_help = OPEN_NOTES, arg_required_else_help = true)]
-pub(super) struct OpenArgs {
-    /// What the command may do: r read, w write, d remove or rename, in any combination
-    #[arg(long, value_name = "LETTERS", default_value = "rw", value_parser = parse_access)]
-    pub(super) access: Access,
-
-    /// What others may do meanwhile: none, or letters of r, w and d
-    #[arg(long, value_name = "LETTERS", default_value = "none", value_parser = parse_share_mode)]
-    pub(super) share: ShareMode,
-
-    /// Wait so long for the file to become free
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
-    pub(super) wait: Duration,
-
-    /// Create the file if it does not exist
-    #[arg(long)]
-    pub(super) create: bool,
-
-    /// The file, on a mount of leasefs
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-
-    /// The command and its arguments
-    #[arg(value_name = "CMD", last = true, required = true)]
-    pub(super) command: Vec<OsString>,
-}
-
-/// `leasefs status …`
-#[derive(Debug, Args)]
-#[command(after_help = STATUS_NOTES)]
-pub(super) struct StatusArgs {
-    /// A mountpoint, or a file or directory on a mount [default: all mounts of this user]
-    #[arg(value_name = "PATH")]
-    pub(super) path: Option<PathBuf>,
-
-    /// One JSON object instead of tables
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-/// `leasefs close-handle …`
-#[derive(Debug, Args)]
-#[command(after_help = CLOSE_NOTES, arg_required_else_help = true)]
-pub(super) struct CloseHandleArgs {
-    /// The mountpoint
-    #[arg(value_name = "DIR")]
-    pub(super) dir: PathBuf,
-
-    /// The open, as `leasefs status` shows it in the column ID
-    #[arg(value_name = "ID")]
-    pub(super) id: u64,
-}
-
-/// `leasefs undelete …`
-#[derive(Debug, Args)]
-#[command(after_help = UNDELETE_NOTES, arg_required_else_help = true)]
-pub(super) struct UndeleteArgs {
-    /// The file that was removed
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-}
-
-fn parse_access(text: &str) -> Result<Access, String> {
-    match text.parse() {
-        Ok(Access::NONE) | Err(_) => Err("allowed are the letters r (read), w (write) and d (remove or \
-                                          rename), each at most once, such as r, rw or rwd"
-            .into()),
-        Ok(access) => Ok(access),
-    }
-}
-
-fn parse_share_mode(text: &str) -> Result<ShareMode, String> {
-    let problem = "allowed are none, or the letters r (read), w (write) and d (remove or rename), each at most \
-                   once, such as r, rw or rwd";
-    text.parse().map_err(|_| problem.to_owned())
-}
-
-/// A year is more patience than anybody has.
-const WAIT_MAX: Duration = Duration::from_secs(31_536_000);
-
-fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let problem =
-        || format!("allowed is a number of seconds from 0 to {}, such as 30 or 0.5", WAIT_MAX.as_secs());
-    seconds.filter(|time| *time <= WAIT_MAX).ok_or_else(problem)
-}
-
 /// `leasefs check …`
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
+}
+
+/// `leasefs serve …`
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_NOTES)]
+pub(super) struct ServeArgs {
+    /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
+    pub(super) blob_addr: SocketAddr,
+
+    #[command(flatten)]
+    pub(super) endpoint: EndpointArgs,
+
+    /// How much to log [env: LEASEFS_LOG] [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(super) log: Option<LogLevel>,
+
+    /// Where to log [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(super) log_file: Option<PathBuf>,
+}
+
+/// What `serve` and `mount --blob-addr` share.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct EndpointArgs {
+    /// Account that clients sign for [default: devstoreaccount1 with the emulators' well-known key, on loopback only]
+    #[arg(long, value_name = "NAME")]
+    pub(super) account: Option<String>,
+
+    /// File with one or two keys of the account in base64, one per line, readable by its owner only
+    #[arg(long, value_name = "FILE")]
+    pub(super) account_key_file: Option<PathBuf>,
+
+    /// Certificate chain for TLS, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_key: Option<PathBuf>,
+
+    /// Whom copies may read from: the service itself, this machine too, or anybody [default: loopback if only this
+    /// machine can connect, else own]
+    #[arg(long, value_name = "WHOM")]
+    pub(super) copy_from: Option<CopyChoice>,
+}
+
+impl EndpointArgs {
+    /// Whether nothing was given.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        account.is_none()
+            && account_key_file.is_none()
+            && tls_cert.is_none()
+            && tls_key.is_none()
+            && copy_from.is_none()
+    }
 }
 
 /// `mount.leasefs …`, the way mount(8) calls a helper.
@@ -374,22 +327,6 @@ mod tests {
     fn every_option_of_o_is_in_the_help() {
         for word in settings::ALLOWED.split(';').next().unwrap().split(',') {
             assert!(MOUNT_NOTES.contains(word.trim()), "{word}");
-        }
-    }
-
-    #[test]
-    fn classes_and_times_are_read_or_refused_with_what_is_allowed() {
-        assert_eq!(parse_access("rwd"), Ok(Access::ALL));
-        assert_eq!(parse_share_mode("none"), Ok(ShareMode::NONE));
-        for wrong in ["", "none", "x", "rr", "R", "r,w"] {
-            assert!(parse_access(wrong).unwrap_err().contains("letters r (read), w (write)"), "{wrong}");
-        }
-        for wrong in ["", "all", "rx", "ww"] {
-            assert!(parse_share_mode(wrong).unwrap_err().contains("allowed are none"), "{wrong}");
-        }
-        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
-        for wrong in ["", "-1", "soon", "NaN", "inf", "1e99", "31536001"] {
-            assert!(parse_seconds(wrong).unwrap_err().contains("number of seconds"), "{wrong}");
         }
     }
 

@@ -12,8 +12,10 @@ use nix::unistd::{getgid, getuid};
 use super::config::MountPlan;
 use super::control::{Status, Steward};
 use super::detach;
+use super::endpoint::Endpoint;
 use super::error::CliError;
 use super::overview;
+use super::processes;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
 use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
@@ -58,6 +60,11 @@ impl Backend {
         Ok(Self { store, engine })
     }
 
+    /// Serves the blobs too, if the plan says so. Must be called on the runtime.
+    pub(super) fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
+        plan.blobs.as_ref().map(|endpoint| endpoint.start(Arc::clone(&self.store))).transpose()
+    }
+
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
     pub(super) fn mount(&self, plan: &MountPlan, mountpoint: &Path) -> Result<Mounted, CliError> {
         let config = MountConfig {
@@ -77,12 +84,7 @@ impl Backend {
     /// Writes the store's last words and frees the data directory. Nothing can be changed afterwards, even if requests
     /// still come in from somewhere.
     pub(super) async fn close(&self) -> Result<(), String> {
-        let store = Arc::clone(&self.store);
-        match tokio::task::spawn_blocking(move || store.close()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(e)) => Err(format!("the store did not end cleanly: {e}")),
-            Err(_) => Err("the store did not end cleanly".to_owned()),
-        }
+        close_store(Arc::clone(&self.store)).await
     }
 }
 
@@ -115,7 +117,8 @@ impl Steward for Backend {
     }
 }
 
-async fn open_store(data: &Path) -> Result<Arc<EmbeddedStore>, CliError> {
+/// Opens the store in `data`; waits a moment for a process that is just ending.
+pub(super) async fn open_store(data: &Path) -> Result<Arc<EmbeddedStore>, CliError> {
     let started = Instant::now();
     loop {
         match EmbeddedStore::open(data, EmbeddedOptions::default()) {
@@ -123,9 +126,24 @@ async fn open_store(data: &Path) -> Result<Arc<EmbeddedStore>, CliError> {
             Err(OpenError::InUse { .. }) if started.elapsed() < IN_USE_PATIENCE => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
+            Err(error @ OpenError::InUse { pid, .. }) => {
+                let text = error.to_string();
+                let pid_text = format!("process {pid}");
+                let named = format!("{pid_text} ({})", processes::command_line(pid));
+                return Err(CliError::Failed(text.replacen(&pid_text, &named, 1)));
+            }
             // The store's own sentences name the directory and say what to do.
             Err(error) => return Err(CliError::Failed(error.to_string())),
         }
+    }
+}
+
+/// Writes the store's last words and frees its directory.
+pub(super) async fn close_store(store: Arc<EmbeddedStore>) -> Result<(), String> {
+    match tokio::task::spawn_blocking(move || store.close()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(e)) => Err(format!("the store did not end cleanly: {e}")),
+        Err(_) => Err("the store did not end cleanly".to_owned()),
     }
 }
 

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::args::{HelperArgs, MountArgs};
+use super::endpoint::EndpointPlan;
 use super::error::CliError;
 use super::paths::{self, Places};
 use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
@@ -32,6 +33,8 @@ pub(super) struct MountPlan {
     /// Further mount options, none of which contradict each other.
     pub(super) kernel_flags: Vec<String>,
     pub(super) foreground: bool,
+    /// Serve the blobs too, at this endpoint.
+    pub(super) blobs: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -62,9 +65,17 @@ impl MountPlan {
             Some(path) => Settings::from_config_file(path)?,
             None => Settings::default(),
         };
+        let endpoint = match args.blob_addr {
+            Some(addr) => Some(EndpointPlan::new(addr, args.endpoint)?),
+            None if args.endpoint.is_empty() => None,
+            None => {
+                return Err(CliError::Usage("an account, TLS files and --copy-from need --blob-addr".into()));
+            }
+        };
         let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
         let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
         plan.foreground = args.foreground;
+        plan.blobs = endpoint;
         Ok(plan)
     }
 
@@ -103,6 +114,7 @@ impl MountPlan {
             threads: settings.threads.unwrap_or_else(default_threads),
             kernel_flags: settings.flags.names(),
             foreground: false,
+            blobs: None,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
@@ -159,6 +171,11 @@ fn parse_source(source: &Path) -> Result<Option<PathBuf>, CliError> {
 fn mount_options(lists: &[String], sloppy: bool) -> Result<Settings, CliError> {
     Settings::from_mount_options(&lists.join(","), sloppy)
         .map_err(|problem| CliError::Usage(problem.to_string()))
+}
+
+/// The log level that the environment asks for.
+pub(super) fn log_level_of_environment() -> Result<Option<LogLevel>, CliError> {
+    Ok(environment()?.log)
 }
 
 /// What the environment asks for.

@@ -18,7 +18,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Uid;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use super::backend::Backend;
@@ -30,6 +29,7 @@ use super::mounts::{self, Health};
 use super::paths::Places;
 use super::progress::{self, ProgressView};
 use super::report::Reporter;
+use super::signals::Signals;
 use super::{log, mountpoint, processes};
 use crate::fuse::Mounted;
 use crate::store::Progress;
@@ -77,7 +77,7 @@ fn start_log(plan: &MountPlan, reporter: Reporter) -> Result<(), CliError> {
 }
 
 /// Every file that a program has open through the mount is one that we have open too.
-fn raise_file_limit() {
+pub(super) fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map(|()| hard));
     match raised {
@@ -112,6 +112,7 @@ fn live(
     runtime.block_on(async {
         let backend = Arc::new(Backend::open(plan).await?);
         let mut signals = Signals::new()?;
+        let endpoint = backend.serve_blobs(plan)?;
         let mounted = backend.mount(plan, mountpoint)?;
         let detacher = Detacher::new(mountpoint.to_owned())?;
         first_answer(mountpoint).await?;
@@ -119,6 +120,10 @@ fn live(
         // The daemon must not keep the directory busy that it was started in.
         std::env::set_current_dir("/").ok();
         tracing::info!(mountpoint = %mountpoint.display(), data = %plan.data.display(), share = %plan.share, "mounted");
+        if let Some(endpoint) = &endpoint {
+            tracing::info!(url = endpoint.url, "blobs are served");
+            reporter.note(&format!("blobs are served at {}", endpoint.url));
+        }
         reporter.ready(&format!(
             "share \"{}\" is mounted at {} (data in {})",
             plan.share,
@@ -130,6 +135,9 @@ fn live(
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
+        if let Some(endpoint) = endpoint {
+            endpoint.server.stop().await;
+        }
         let ending = end(signalled, &detacher, control.as_mut(), mounted, &backend, reporter == Reporter::Terminal);
         tokio::pin!(ending);
         tokio::select! {
@@ -244,30 +252,6 @@ async fn join(mounted: Mounted) {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => tracing::warn!(%error, "the kernel's threads ended with an error"),
         Ok(Err(_)) | Err(_) => tracing::warn!("the kernel's threads did not end"),
-    }
-}
-
-/// The signals that ask a daemon to end.
-struct Signals([Signal; 3]);
-
-impl Signals {
-    fn new() -> Result<Self, CliError> {
-        let listen =
-            |kind| signal(kind).map_err(|e| CliError::Failed(format!("signals cannot be received: {e}")));
-        Ok(Self([
-            listen(SignalKind::terminate())?,
-            listen(SignalKind::interrupt())?,
-            listen(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }
 

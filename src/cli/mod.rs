@@ -4,6 +4,7 @@
 //! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
 //! * `open`, `status`, `actions`: seeing and acting on what programs hold. `locate` finds the mount of a path, `table`
 //!   and `text` show things to people.
+//! * `serve`, `endpoint`: the blob service, alone or beside a mount.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
 //! * `control`: the socket through which commands talk to the daemon of a mount.
 //! * `backend`: the only module that uses the store, the engine and the kernel's front end; `overview` turns what the
@@ -21,6 +22,7 @@ mod config;
 mod control;
 mod daemon;
 mod detach;
+mod endpoint;
 mod error;
 mod locate;
 mod log;
@@ -33,7 +35,9 @@ mod paths;
 mod processes;
 mod progress;
 mod report;
+mod serve;
 mod settings;
+mod signals;
 mod status;
 mod table;
 mod text;
@@ -76,6 +80,7 @@ fn run(words: Vec<OsString>, reporter: Reporter) -> Result<ExitCode, CliError> {
         Command::CloseHandle(args) => actions::close_handle(&args, &places),
         Command::Undelete(args) => actions::undelete(&args, &places),
         Command::Check(args) => check::run(args, &places),
+        Command::Serve(args) => serve::run(*args, &places),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -11,6 +11,8 @@ use super::mounts::MountEntry;
 const USERS_MAX: usize = 5;
 /// At most so many descriptors of one process are looked at.
 const DESCRIPTORS_MAX: usize = 4096;
+/// Longest command line that is shown, in characters.
+const COMMAND_LINE_MAX: usize = 120;
 /// The search for users ends after this time with what it has found.
 const SEARCH_TIME: Duration = Duration::from_secs(3);
 
@@ -25,6 +27,16 @@ pub(super) fn is_running(pid: i32) -> bool {
     // A first thread that has ended looks like a zombie while others still run.
     let threads = fields.nth(16).and_then(|count| count.parse().ok()).unwrap_or(0);
     threads > 1 || !matches!(state, Some("Z" | "X"))
+}
+
+/// How a process was started, as far as it fits on a line.
+pub(super) fn command_line(pid: u32) -> String {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&words).replace('\0', " ");
+    match text.trim() {
+        "" => "which cannot be looked at".to_owned(),
+        line => line.chars().take(COMMAND_LINE_MAX).collect(),
+    }
 }
 
 /// Waits until the process has ended; false if `deadline` came first.

@@ -64,6 +64,9 @@ impl Engine {
         let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        if let Some(maker) = file.take_maker() {
+            self.habits.note(maker, file.is_small());
+        }
         tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);
@@ -103,7 +106,14 @@ impl CommitInfo for Committing<'_> {
         attributes.ctime = ctime.max(attributes.ctime);
         let mut metadata = self.blob.metadata.clone();
         attributes.write_to(&mut metadata);
-        Ok(NewContent { metadata, headers: self.blob.headers.clone() })
+        let blob = &self.blob;
+        Ok(NewContent {
+            metadata,
+            headers: blob.headers.clone(),
+            tags: blob.tags.clone(),
+            tier: blob.tier.map(|tier| tier.tier),
+            ..NewContent::default()
+        })
     }
 
     fn committed(&self, properties: &BlobProperties) {

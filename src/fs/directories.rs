@@ -147,7 +147,13 @@ impl Engine {
                 Err(FsError::NotFound) => return Ok(false),
                 Err(error) => return Err(error),
             };
-            let query = ListQuery { prefix: prefix.clone(), delimiter: Some("/".into()), marker, max: PAGE };
+            let query = ListQuery {
+                prefix: prefix.clone(),
+                delimiter: Some("/".into()),
+                marker,
+                max: PAGE,
+                ..ListQuery::default()
+            };
             let fetched_at = self.guards.changes();
             let BlobPage { items, next } = self.store.list_blobs(&self.share, &query).await?;
             let entries = self.entries(ino, &prefix, items, fetched_at)?;
@@ -173,6 +179,8 @@ impl Engine {
             let entry = match item {
                 ListItem::Blob { name, properties } => self.blob_entry(prefix, &name, properties),
                 ListItem::Prefix { name, id } => self.prefix_entry(prefix, &name, id)?,
+                // Not asked for.
+                ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } => continue,
             };
             let hidden = |entry: &DirectoryEntry| {
                 (ino == ROOT && entry.segment.as_str() == RESERVED)

@@ -99,6 +99,19 @@ impl From<StoreError> for FsError {
             | StoreError::InvalidBlockList
             | StoreError::InvalidBlockId
             | StoreError::InvalidRange { .. }
+            | StoreError::InvalidBlobType(_)
+            | StoreError::BlobArchived(_)
+            | StoreError::AppendPositionNotMet
+            | StoreError::MaxSizeNotMet
+            | StoreError::BlobSealed(_)
+            | StoreError::SequenceNumberNotMet
+            | StoreError::InvalidPageRange
+            | StoreError::PreviousSnapshotNotFound
+            | StoreError::PreviousSnapshotNewer
+            | StoreError::InvalidTags(_)
+            | StoreError::NoPendingCopy
+            | StoreError::CopyIdMismatch
+            | StoreError::NotSupported(_)
             | StoreError::Damaged(_)
             | StoreError::Io { .. } => FsError::Io(error.to_string()),
         }

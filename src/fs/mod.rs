@@ -6,7 +6,7 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -25,8 +25,10 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
 pub mod holders;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
@@ -51,14 +53,18 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::share::Moment;
-use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, StoreError};
+use crate::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+};
 
 use attributes::DefaultOwner;
 use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
@@ -111,6 +117,9 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     stickies: Stickies,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -128,7 +137,7 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new()).await {
+        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -147,6 +156,8 @@ impl Engine {
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
             stickies: Stickies::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
             this: Weak::clone(this),
         });

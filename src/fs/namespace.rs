@@ -173,7 +173,7 @@ impl Engine {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-            let blob = self.store.put_blob(&at, body, new, &must_be_new()).await?;
+            let blob = self.store.put_blob(&at, body.into(), new, &must_be_new()).await?;
             crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
             let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
@@ -281,7 +281,7 @@ impl Engine {
         let owner = self.config.owner;
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        match self.store.put_blob(&parent, Bytes::new(), new, &must_be_new()).await {
+        match self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await {
             Ok(_) | Err(StoreError::BlobExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }

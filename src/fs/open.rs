@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, ETag, NewContent, crash_point};
+use crate::store::{BlobPath, ETag, LocalStore, NewContent, crash_point};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -13,6 +15,7 @@ use super::file::{Intent, OpenFile, Place, Route};
 use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
 use super::holders::Holder;
+use super::memory::Memory;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
@@ -150,24 +153,34 @@ impl Engine {
         caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
-        let scratch = store.scratch()?;
-        let content = Live::fresh(&scratch)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        let blob = store.publish(at, &scratch, 0, new, &must_be_new())?;
+        let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         crash_point("create_after_publish");
+        let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
+        let content = self.fresh_content(store, kernel_allowed)?;
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
         let claim = Claim { access: request.access(), share };
         let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
-        let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch))));
+        let file = Arc::new(OpenFile::new(ino, content));
+        file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
-        let route = file.route(request.into(), self.passthrough(), place)?;
+        let route = file.route(request.into(), kernel_allowed, place)?;
         self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
         let handle = self.handles.insert(Handle::new(file, permit));
         Ok(Created::New(stat, Opened { handle, route }))
+    }
+
+    /// Where the bytes of a file are going to be that was just made.
+    fn fresh_content(&self, store: &dyn LocalStore, kernel_allowed: bool) -> Result<Content> {
+        if !kernel_allowed && let Some(room) = self.memory.take() {
+            return Ok(Content::Memory(Memory::new(room, store.inline_max())));
+        }
+        let scratch = store.scratch()?;
+        Ok(Content::Live(Live::fresh(&scratch)?.with(scratch)))
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the

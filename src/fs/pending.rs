@@ -109,7 +109,7 @@ impl Engine {
         let names: Vec<&str> = names.iter().map(BlobName::as_str).collect();
         let body = Bytes::from(names.join(NAME_END));
         let always = Preconditions::default();
-        self.store.put_blob(&self.mark(ino)?, body, NewContent::default(), &always).await?;
+        self.store.put_blob(&self.mark(ino)?, body.into(), NewContent::default(), &always).await?;
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Engine {
     /// Finishes what was pending when the last engine died: a dead engine has closed everything.
     pub(super) async fn finish_old_removes(&self) -> Result<()> {
         let mut query =
-            ListQuery { prefix: format!("{RESERVED}/pending/"), delimiter: None, marker: None, max: PAGE };
+            ListQuery { prefix: format!("{RESERVED}/pending/"), max: PAGE, ..ListQuery::default() };
         loop {
             let page = self.store.list_blobs(&self.share, &query).await?;
             for item in page.items {

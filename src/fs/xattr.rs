@@ -140,7 +140,7 @@ impl Engine {
             // A directory without a marker gets one now.
             None => {
                 let new = NewContent { metadata, ..NewContent::default() };
-                self.store.put_blob(at, Bytes::new(), new, &always).await?;
+                self.store.put_blob(at, Bytes::new().into(), new, &always).await?;
             }
         }
         Ok(())

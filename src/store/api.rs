@@ -1,18 +1,24 @@
 //! The contract of a blob store.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::share::Moment;
-use crate::share::lease::{Lease, LeaseDuration, LeaseId};
+use crate::share::lease::{LeaseDuration, LeaseId};
 
-use super::blob::{BlobProperties, ETag, HttpHeaders, Metadata};
-use super::conditions::Preconditions;
+use super::blob::{AccessTier, BlobProperties, CopyState, ETag, HttpHeaders, Metadata};
+use super::body::BlobBody;
+use super::conditions::{Preconditions, TagExpression};
+use super::container::{ContainerAcl, ContainerProperties, PublicAccess};
 use super::error::Result;
-use super::local::{LocalStore, NewContent};
+use super::kinds::{AppendConditions, Appended, PageRanges, SequenceConditions, SequenceUpdate};
+use super::listing::{BlobPage, ListQuery, TaggedPage};
+use super::local::LocalStore;
 use super::names::{BlobPath, ContainerName};
+use super::tags::Tags;
 
 /// A blob store, after the Azure Blob service.
 ///
@@ -22,8 +28,12 @@ use super::names::{BlobPath, ContainerName};
 #[async_trait]
 pub trait BlobStore: Send + Sync {
     /// Creates an empty container. [`ContainerExists`](super::StoreError::ContainerExists) if there is one.
-    async fn create_container(&self, name: &ContainerName, metadata: Metadata)
-    -> Result<ContainerProperties>;
+    async fn create_container(
+        &self,
+        name: &ContainerName,
+        metadata: Metadata,
+        access: PublicAccess,
+    ) -> Result<ContainerProperties>;
 
     /// Properties of a container; a lease id given is checked.
     async fn container_properties(
@@ -37,6 +47,14 @@ pub trait BlobStore: Send + Sync {
         &self,
         name: &ContainerName,
         metadata: Metadata,
+        conditions: &Preconditions,
+    ) -> Result<ContainerProperties>;
+
+    /// Replaces who may use a container. [`ContainerProperties::acl`] tells it.
+    async fn set_container_acl(
+        &self,
+        name: &ContainerName,
+        acl: ContainerAcl,
         conditions: &Preconditions,
     ) -> Result<ContainerProperties>;
 
@@ -60,11 +78,36 @@ pub trait BlobStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<LeaseReport>;
 
-    /// Makes `body` the blob's whole content and replaces metadata and headers. Drops staged blocks.
+    /// The stored document of the service's settings, if one was ever set.
+    async fn service_properties(&self) -> Result<Option<Bytes>>;
+
+    /// Stores the document of the service's settings.
+    async fn set_service_properties(&self, document: Bytes) -> Result<()>;
+
+    /// Makes `body` the whole content of a block blob and replaces everything else about it. Drops staged blocks.
+    /// Stores the MD5 that is given, or the body's.
     async fn put_blob(
         &self,
         at: &BlobPath,
-        body: Bytes,
+        body: BlobBody,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Makes an empty append blob, replacing one that is there.
+    async fn create_append_blob(
+        &self,
+        at: &BlobPath,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Makes a page blob of zeros, replacing one that is there. `size` is a multiple of 512.
+    async fn create_page_blob(
+        &self,
+        at: &BlobPath,
+        size: u64,
+        sequence_number: u64,
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
@@ -94,11 +137,30 @@ pub trait BlobStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
-    /// Replaces a blob's stored HTTP headers.
-    async fn set_blob_headers(
+    /// Replaces a blob's stored HTTP headers, resizes a page blob, sets its sequence number; what the change names.
+    async fn set_blob_properties(
         &self,
         at: &BlobPath,
-        headers: HttpHeaders,
+        change: PropertiesChange,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Moves a block blob or a snapshot of one to a tier. Changes no version tag; of the conditions the lease and the
+    /// tags count.
+    async fn set_blob_tier(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        tier: AccessTier,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Replaces a blob's tags. Changes no version tag; of the conditions the lease and the tags count. Reading them
+    /// is [`Self::blob_properties`].
+    async fn set_blob_tags(
+        &self,
+        at: &BlobPath,
+        tags: Tags,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
@@ -111,12 +173,33 @@ pub trait BlobStore: Send + Sync {
     ) -> Result<()>;
 
     /// Deletes one snapshot.
-    async fn delete_snapshot(&self, at: &BlobPath, snapshot: SnapshotId) -> Result<()>;
+    async fn delete_snapshot(
+        &self,
+        at: &BlobPath,
+        snapshot: SnapshotId,
+        conditions: &Preconditions,
+    ) -> Result<()>;
 
     /// Stages a block under the blob's name. Changes neither content nor ETag; of the conditions only the lease
     /// counts. Staging the same id again replaces it.
-    async fn put_block(&self, at: &BlobPath, id: &BlockId, body: Bytes, lease: Option<LeaseId>)
-    -> Result<()>;
+    async fn put_block(
+        &self,
+        at: &BlobPath,
+        id: &BlockId,
+        body: BlobBody,
+        lease: Option<LeaseId>,
+    ) -> Result<()>;
+
+    /// Stages a part of a blob in this store as a block; without copying bytes where the store can. Answers how many
+    /// bytes it has.
+    async fn put_block_from(
+        &self,
+        at: &BlobPath,
+        id: &BlockId,
+        source: &CopySource,
+        range: Option<ByteRange>,
+        lease: Option<LeaseId>,
+    ) -> Result<u64>;
 
     /// Makes the named blocks, in this order, the blob's content. Staged blocks that are not named are dropped.
     async fn put_block_list(
@@ -130,15 +213,67 @@ pub trait BlobStore: Send + Sync {
     /// Committed blocks in order and staged blocks by id.
     async fn get_block_list(&self, at: &BlobPath, conditions: &Preconditions) -> Result<BlockReport>;
 
-    /// Copies content, headers and (unless `metadata` is given) metadata of `from` to `to`.
-    async fn copy_blob(
+    /// Adds a block at the end of an append blob.
+    async fn append_block(
         &self,
-        from: &BlobPath,
-        source_conditions: &Preconditions,
-        to: &BlobPath,
-        metadata: Option<Metadata>,
+        at: &BlobPath,
+        body: BlobBody,
+        append: AppendConditions,
+        conditions: &Preconditions,
+    ) -> Result<Appended>;
+
+    /// Ends an append blob: nothing can be appended any more. Sealing it again is fine.
+    async fn seal_blob(
+        &self,
+        at: &BlobPath,
+        append: AppendConditions,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
+
+    /// Writes whole pages of a page blob.
+    async fn put_pages(
+        &self,
+        at: &BlobPath,
+        offset: u64,
+        body: BlobBody,
+        sequence: SequenceConditions,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Makes whole pages of a page blob zero and frees them.
+    async fn clear_pages(
+        &self,
+        at: &BlobPath,
+        range: Range<u64>,
+        sequence: SequenceConditions,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// The written stretches of a page blob or of one of its snapshots; with `since`, what differs from that earlier
+    /// snapshot.
+    async fn page_ranges(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        since: Option<SnapshotId>,
+        range: Option<ByteRange>,
+        conditions: &Preconditions,
+    ) -> Result<PageRanges>;
+
+    /// Copies a blob or snapshot of this store to `to`, without copying bytes where the store can. The copy is done
+    /// when this answers.
+    async fn copy_blob(
+        &self,
+        source: &CopySource,
+        to: &BlobPath,
+        request: CopyRequest,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Ends a copy that is under way. There never is one: refused with
+    /// [`CopyIdMismatch`](super::StoreError::CopyIdMismatch) or [`NoPendingCopy`](super::StoreError::NoPendingCopy)
+    /// after the lease was judged.
+    async fn abort_copy(&self, at: &BlobPath, copy_id: &str, lease: Option<LeaseId>) -> Result<()>;
 
     /// Keeps the current version readable under a snapshot id.
     async fn snapshot_blob(
@@ -163,25 +298,86 @@ pub trait BlobStore: Send + Sync {
     /// [`ListItem::Prefix`].
     async fn list_blobs(&self, container: &ContainerName, query: &ListQuery) -> Result<BlobPage>;
 
+    /// Blobs whose tags fit, in one container or in all. Looks at a bounded number of blobs per call, so a page can
+    /// be short or empty and still name a `next`.
+    async fn find_by_tags(
+        &self,
+        container: Option<&ContainerName>,
+        tags: &TagExpression,
+        marker: Option<&str>,
+        max: usize,
+    ) -> Result<TaggedPage>;
+
     /// The store's local abilities, if its content is on this machine.
     fn local(&self) -> Option<&dyn LocalStore> {
         None
     }
 }
 
-/// Properties of a container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerProperties {
-    /// Its name.
-    pub name: ContainerName,
-    /// Version tag; changes with the container's own metadata, not with its blobs.
-    pub etag: ETag,
-    /// When the container itself was last changed.
-    pub modified: Moment,
+/// Everything that replaces a blob's own together with its content.
+#[derive(Clone, Debug, Default)]
+pub struct NewContent {
     /// User metadata.
     pub metadata: Metadata,
-    /// The lease as stored.
-    pub lease: Lease,
+    /// Stored HTTP headers.
+    pub headers: HttpHeaders,
+    /// MD5 to store. Absent: Put Blob stores the body's, everything else none.
+    pub content_md5: Option<[u8; 16]>,
+    /// Tags.
+    pub tags: Tags,
+    /// The tier; absent: the account's.
+    pub tier: Option<AccessTier>,
+    /// Where the content was copied from.
+    pub copy: Option<CopyState>,
+}
+
+/// What to change about a blob's properties. What is absent stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct PropertiesChange {
+    /// New headers and MD5, all together: what they do not name is cleared.
+    pub headers: Option<(HttpHeaders, Option<[u8; 16]>)>,
+    /// Page blobs: the new size, a multiple of 512.
+    pub size: Option<u64>,
+    /// Page blobs: the sequence number.
+    pub sequence: Option<SequenceUpdate>,
+}
+
+/// A blob or snapshot of this store that content is taken from.
+#[derive(Clone, Debug)]
+pub struct CopySource {
+    /// The blob.
+    pub at: BlobPath,
+    /// One of its snapshots.
+    pub snapshot: Option<SnapshotId>,
+    /// Conditions on it. A lease on it does not count.
+    pub conditions: Preconditions,
+}
+
+impl CopySource {
+    /// The blob as it is, whatever it is.
+    pub fn of(at: &BlobPath) -> Self {
+        Self { at: at.clone(), snapshot: None, conditions: Preconditions::default() }
+    }
+}
+
+/// How a copy is made.
+#[derive(Clone, Debug, Default)]
+pub struct CopyRequest {
+    /// The copy's id, and its source as the client gave it; remembered with the blob.
+    pub record: Option<(String, String)>,
+    /// Metadata; absent: the source's.
+    pub metadata: Option<Metadata>,
+    /// Headers; absent: the source's.
+    pub headers: Option<HttpHeaders>,
+    /// Tags; absent: none. Tags of the source are copied by giving them.
+    pub tags: Tags,
+    /// The tier; absent: the account's.
+    pub tier: Option<AccessTier>,
+    /// Append blobs: seal the copy.
+    pub seal: bool,
+    /// Whether a lease on the target must be an infinite one, as the service asks of copies that may go on after the
+    /// answer.
+    pub infinite_lease: bool,
 }
 
 /// A lease action and what it needs.
@@ -299,46 +495,4 @@ pub struct BlockReport {
     pub uncommitted: Vec<(BlockId, u64)>,
     /// The committed blob's properties, if there is one.
     pub properties: Option<Arc<BlobProperties>>,
-}
-
-/// What to list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListQuery {
-    /// Only names that start with this.
-    pub prefix: String,
-    /// Fold names that contain this behind the prefix.
-    pub delimiter: Option<String>,
-    /// Only names at or behind this one.
-    pub marker: Option<String>,
-    /// At most so many items.
-    pub max: usize,
-}
-
-/// One line of a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListItem {
-    /// A blob.
-    Blob {
-        /// Its full name.
-        name: String,
-        /// Its properties.
-        properties: Arc<BlobProperties>,
-    },
-    /// Names folded at the delimiter; `name` ends with it.
-    Prefix {
-        /// The folded prefix.
-        name: String,
-        /// The number the prefix shares with the blob of the same name without the delimiter; 0 if the delimiter
-        /// is not `/`.
-        id: u64,
-    },
-}
-
-/// One page of a listing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlobPage {
-    /// The items in order.
-    pub items: Vec<ListItem>,
-    /// Where to go on, if there is more.
-    pub next: Option<String>,
 }

@@ -8,9 +8,13 @@ use crate::share::lease::{Lease, LeaseId, LeaseRefusal};
 
 use super::blob::{BlobProperties, ETag};
 use super::error::StoreError;
+use super::tags::Tags;
 
+mod tag_expression;
 #[cfg(test)]
 mod tests;
+
+pub use tag_expression::{InvalidTagExpression, TagExpression};
 
 /// The conditions a request carries. Empty means unconditional.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub struct Preconditions {
     pub if_unmodified_since: Option<Moment>,
     /// The lease the caller holds.
     pub lease: Option<LeaseId>,
+    /// Only if the tags are like this.
+    pub if_tags: Option<std::sync::Arc<TagExpression>>,
 }
 
 /// What an ETag is compared with.
@@ -78,7 +84,7 @@ impl EtagMatch {
 }
 
 /// What conditions are judged against: a version that exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
     /// Its version tag.
     pub etag: ETag,
@@ -86,16 +92,18 @@ pub struct Subject {
     pub modified: Moment,
     /// The lease on it.
     pub lease: Lease,
+    /// Its tags.
+    pub tags: Tags,
 }
 
 impl From<&BlobProperties> for Subject {
     fn from(blob: &BlobProperties) -> Self {
-        Self { etag: blob.etag, modified: blob.modified, lease: blob.lease }
+        Self { etag: blob.etag, modified: blob.modified, lease: blob.lease, tags: blob.tags.clone() }
     }
 }
 
 /// What a write finds under the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Nothing.
     Missing,
@@ -103,6 +111,17 @@ pub enum Presence {
     Reserved(Lease),
     /// A version.
     Present(Subject),
+}
+
+impl Presence {
+    /// The lease on it.
+    pub fn lease(&self) -> Lease {
+        match self {
+            Presence::Missing => Lease::default(),
+            Presence::Reserved(lease) => *lease,
+            Presence::Present(subject) => subject.lease,
+        }
+    }
 }
 
 /// What a write does if the blob is not there.
@@ -157,6 +176,7 @@ pub fn judge_read(conditions: &Preconditions, now: Moment, subject: Option<&Subj
     }
     let subject = subject.ok_or(Refusal::Missing)?;
     subject.lease.check_read(now, conditions.lease).map_err(Refusal::Lease)?;
+    judge_tags(conditions, &subject.tags)?;
     let matches = conditions.if_match.as_ref().is_none_or(|list| list.includes(subject.etag));
     let unmodified = conditions.if_unmodified_since.is_none_or(|date| !changed_since(subject, date));
     if !matches || !unmodified {
@@ -176,12 +196,12 @@ pub fn judge_write(
     conditions: &Preconditions,
     now: Moment,
     kind: WriteKind,
-    found: Presence,
+    found: &Presence,
 ) -> Result<(), Refusal> {
     let condition = write_condition(conditions)?;
     let lease = match (found, kind) {
         (Presence::Present(subject), _) => subject.lease,
-        (Presence::Reserved(lease), WriteKind::Create | WriteKind::Keep) => lease,
+        (Presence::Reserved(lease), WriteKind::Create | WriteKind::Keep) => *lease,
         (Presence::Missing, WriteKind::Create) => Lease::default(),
         (Presence::Reserved(_), WriteKind::Change) => return Err(Refusal::Missing),
         (Presence::Missing, WriteKind::Change | WriteKind::Keep) => return Err(Refusal::Missing),
@@ -192,7 +212,11 @@ pub fn judge_write(
     }
     .map_err(Refusal::Lease)?;
     match found {
-        Presence::Present(subject) => judge_present(condition, kind, &subject),
+        Presence::Present(subject) => {
+            judge_tags(conditions, &subject.tags)?;
+            judge_present(condition, kind, subject)
+        }
+        Presence::Missing | Presence::Reserved(_) if conditions.if_tags.is_some() => Err(Refusal::NotMet),
         Presence::Missing | Presence::Reserved(_) => match condition {
             WriteCondition::Match(_) => Err(Refusal::NotMet),
             WriteCondition::None
@@ -230,8 +254,14 @@ enum WriteCondition<'a> {
 
 /// Of the two allowed pairs, the date is ignored; everything else together is refused.
 fn write_condition(conditions: &Preconditions) -> Result<WriteCondition<'_>, Refusal> {
-    let Preconditions { if_match, if_none_match, if_modified_since, if_unmodified_since, lease: _ } =
-        conditions;
+    let Preconditions {
+        if_match,
+        if_none_match,
+        if_modified_since,
+        if_unmodified_since,
+        lease: _,
+        if_tags: _,
+    } = conditions;
     let single = |list: &EtagMatch| list.is_single();
     if !if_match.as_ref().is_none_or(single) || !if_none_match.as_ref().is_none_or(single) {
         return Err(Refusal::NotSupported);
@@ -244,6 +274,11 @@ fn write_condition(conditions: &Preconditions) -> Result<WriteCondition<'_>, Ref
         (None, None, None, Some(date)) => Ok(WriteCondition::UnmodifiedSince(*date)),
         _ => Err(Refusal::NotSupported),
     }
+}
+
+/// Conditions on tags do not know containers.
+fn judge_tags(conditions: &Preconditions, tags: &Tags) -> Result<(), Refusal> {
+    met(conditions.if_tags.as_ref().is_none_or(|expression| expression.holds("", tags)))
 }
 
 fn met(holds: bool) -> Result<(), Refusal> {

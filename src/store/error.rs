@@ -65,9 +65,48 @@ pub enum StoreError {
         /// Size of the blob.
         size: u64,
     },
-    /// A limit of the service was exceeded; the text says which.
+    /// A limit of the service was exceeded.
     #[error("limit exceeded: {0}")]
-    LimitExceeded(&'static str),
+    LimitExceeded(Limit),
+    /// The operation is not for this kind of blob.
+    #[error("blob {0} is of another kind")]
+    InvalidBlobType(String),
+    /// The content is in the archive tier.
+    #[error("blob {0} is archived; set another tier first")]
+    BlobArchived(String),
+    /// The append blob does not end where the append expected.
+    #[error("the append blob does not end at the position given")]
+    AppendPositionNotMet,
+    /// The append would make the blob longer than allowed by its caller.
+    #[error("the append blob would become longer than the size given")]
+    MaxSizeNotMet,
+    /// The append blob takes no more blocks.
+    #[error("blob {0} is sealed")]
+    BlobSealed(String),
+    /// The sequence number is not what the request expected.
+    #[error("the sequence number condition was not met")]
+    SequenceNumberNotMet,
+    /// A page range that is not made of whole pages or leaves the blob.
+    #[error("a page range is made of whole pages of 512 bytes inside the blob")]
+    InvalidPageRange,
+    /// The snapshot that a difference starts from is not there.
+    #[error("the earlier snapshot does not exist")]
+    PreviousSnapshotNotFound,
+    /// The snapshot that a difference starts from was taken after the other.
+    #[error("the earlier snapshot is the newer one")]
+    PreviousSnapshotNewer,
+    /// The tags break a rule; the text says which.
+    #[error("invalid tags: {0}")]
+    InvalidTags(&'static str),
+    /// There is no copy under way.
+    #[error("no copy is under way")]
+    NoPendingCopy,
+    /// The copy to be ended is another one.
+    #[error("the copy id is not that of the blob's copy")]
+    CopyIdMismatch,
+    /// This store cannot do that; the text says what.
+    #[error("not supported by this store: {0}")]
+    NotSupported(&'static str),
     /// Not a valid container or blob name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -85,6 +124,29 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// Limits of the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// Blocks staged under one name.
+    #[error("a blob has at most 100,000 staged blocks")]
+    StagedBlocks,
+    /// Entries of a block list.
+    #[error("a blob has at most 50,000 blocks")]
+    BlockList,
+    /// Blocks of an append blob.
+    #[error("an append blob has at most 50,000 blocks")]
+    AppendedBlocks,
+    /// Size of a page blob.
+    #[error("a page blob has at most 8 TiB")]
+    PageBlobSize,
+    /// Stored access policies.
+    #[error("a container has at most 5 stored access policies")]
+    Policies,
+    /// Size of the service's settings.
+    #[error("the settings of the service have at most 64 KiB")]
+    ServiceProperties,
 }
 
 impl StoreError {

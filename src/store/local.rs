@@ -19,19 +19,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::blob::{BlobProperties, HttpHeaders, Metadata};
+use super::api::{ByteRange, NewContent, SnapshotId};
+use super::blob::{BlobProperties, Metadata};
+use super::body::{BlobBody, Upload};
 use super::conditions::Preconditions;
 use super::error::Result;
 use super::names::BlobPath;
-
-/// Metadata and headers that replace a blob's own together with its content.
-#[derive(Clone, Debug, Default)]
-pub struct NewContent {
-    /// User metadata.
-    pub metadata: Metadata,
-    /// Stored HTTP headers.
-    pub headers: HttpHeaders,
-}
 
 /// The extra abilities of a local store.
 #[async_trait]
@@ -47,6 +40,23 @@ pub trait LocalStore: Send + Sync {
     /// whatever happens to the blob, except through a published scratch file that is still being written.
     fn reader(&self, at: &BlobPath) -> Result<ContentReader>;
 
+    /// The blob's current version, or one of its snapshots, for reading, under the conditions of a read. If a part is
+    /// named, only that will be read; the rest may read as zeros.
+    fn open_version(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        part: Option<ByteRange>,
+        conditions: &Preconditions,
+    ) -> Result<ContentReader>;
+
+    /// A body to be received chunk by chunk.
+    fn upload(&self) -> Upload;
+
+    /// Makes the bytes of a body survive a power loss, so that the change that names them can. Nothing to do for
+    /// bodies in memory: they become durable with the change.
+    async fn settle(&self, body: &BlobBody) -> Result<()>;
+
     /// Makes the first `size` bytes of `scratch` the blob's content.
     ///
     /// May be called again after more was written; bytes that are written to the scratch file after it was
@@ -56,6 +66,15 @@ pub trait LocalStore: Send + Sync {
         at: &BlobPath,
         scratch: &Scratch,
         size: u64,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
+    /// Makes `bytes`, at most [`inline_max`](Self::inline_max) of them, the blob's content.
+    fn put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;

@@ -8,24 +8,37 @@
 
 mod api;
 mod blob;
+mod body;
+mod changes;
 pub mod conditions;
+mod container;
 mod crash;
 pub mod embedded;
 mod error;
+mod kinds;
+mod listing;
 mod local;
 mod names;
 pub mod sparse;
+mod tags;
 
 pub use api::{
-    BlobDownload, BlobPage, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
-    ContainerProperties, DeleteSnapshots, LeaseReport, LeaseRequest, ListItem, ListQuery, SnapshotId,
+    BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
+    CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange, SnapshotId,
 };
-pub use blob::{BlobProperties, ETag, HttpHeaders, Metadata};
-pub use conditions::{EtagMatch, Preconditions};
+pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
+pub use body::{BlobBody, Upload};
+pub use changes::{ChangeEvent, ChangeFeed};
+pub use conditions::{EtagMatch, Preconditions, TagExpression};
+pub use container::{ContainerAcl, ContainerProperties, POLICIES_MAX, PublicAccess, StoredPolicy};
 pub use crash::crash_point;
-pub use error::{Result, StoreError};
+pub use error::{Limit, Result, StoreError};
+pub use kinds::{
+    AppendConditions, Appended, PAGE_BYTES, PageRange, PageRanges, SequenceConditions, SequenceUpdate,
+};
+pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    ContentReader, Exposure, Found, LocalStore, NewContent, Piece, Pin, Progress, RenameMode, Scratch,
-    ScratchHome, Space,
+    ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
+pub use tags::{TAGS_MAX, Tags};

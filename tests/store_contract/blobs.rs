@@ -1,6 +1,6 @@
 //! The contract of blobs: put, get, properties, metadata, delete.
 
-use leasefs::store::{ByteRange, DeleteSnapshots, HttpHeaders, NewContent, StoreError};
+use leasefs::store::{ByteRange, DeleteSnapshots, HttpHeaders, NewContent, PropertiesChange, StoreError};
 
 use crate::support::*;
 
@@ -35,7 +35,11 @@ pub(crate) async fn ranges(bench: &Bench) {
 
 pub(crate) async fn metadata_and_headers(bench: &Bench) {
     let headers = HttpHeaders { content_type: Some("text/plain".into()), ..HttpHeaders::default() };
-    let new = NewContent { metadata: pairs(&[("a", "1"), ("B", "2")]), headers: headers.clone() };
+    let new = NewContent {
+        metadata: pairs(&[("a", "1"), ("B", "2")]),
+        headers: headers.clone(),
+        ..NewContent::default()
+    };
     let put = bench.store.put_blob(&at("f"), "x".into(), new, &ALWAYS).await.unwrap();
     assert_eq!(
         (put.metadata.clone(), put.headers.clone()),
@@ -47,7 +51,8 @@ pub(crate) async fn metadata_and_headers(bench: &Bench) {
     assert!(changed.etag > put.etag && changed.modified > put.modified);
     assert_eq!((changed.created, changed.id, changed.size), (put.created, put.id, put.size));
     let other = HttpHeaders { cache_control: Some("no-cache".into()), ..HttpHeaders::default() };
-    let again = bench.store.set_blob_headers(&at("f"), other.clone(), &ALWAYS).await.unwrap();
+    let change = PropertiesChange { headers: Some((other.clone(), None)), ..PropertiesChange::default() };
+    let again = bench.store.set_blob_properties(&at("f"), change, &ALWAYS).await.unwrap();
     assert_eq!((&again.metadata, &again.headers), (&pairs(&[("c", "3")]), &other));
     assert!(again.etag > changed.etag);
     assert_eq!(bench.get("f").await, "x");

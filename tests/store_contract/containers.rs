@@ -2,7 +2,7 @@
 
 use leasefs::share::Moment;
 use leasefs::share::lease::LeaseRefusal;
-use leasefs::store::{ContainerName, ListQuery, Preconditions, StoreError};
+use leasefs::store::{ContainerName, ListQuery, Preconditions, PublicAccess, StoreError};
 
 use crate::support::*;
 
@@ -13,9 +13,9 @@ fn name(text: &str) -> ContainerName {
 pub(crate) async fn made_once_listed_and_deleted(bench: &Bench) {
     let store = &bench.store;
     for text in ["ccc", "aaa", "bbb"] {
-        store.create_container(&name(text), pairs(&[("n", text)])).await.unwrap();
+        store.create_container(&name(text), pairs(&[("n", text)]), PublicAccess::None).await.unwrap();
     }
-    let again = store.create_container(&name("aaa"), pairs(&[])).await;
+    let again = store.create_container(&name("aaa"), pairs(&[]), PublicAccess::None).await;
     assert!(matches!(again, Err(StoreError::ContainerExists(_))));
     let (page, next) = store.list_containers("", None, 2).await.unwrap();
     assert_eq!(page.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["aaa", "bbb"]);
@@ -64,8 +64,9 @@ pub(crate) async fn a_deleted_container_takes_its_blobs_along(bench: &Bench) {
     bench.store.delete_container(&share(), &ALWAYS).await.unwrap();
     let gone = bench.try_put("x", b"", &ALWAYS).await;
     assert!(matches!(gone, Err(StoreError::ContainerNotFound(_))));
-    bench.store.create_container(&share(), pairs(&[])).await.unwrap();
-    let query = ListQuery { prefix: String::new(), delimiter: None, marker: None, max: 10 };
+    bench.store.create_container(&share(), pairs(&[]), PublicAccess::None).await.unwrap();
+    let query =
+        ListQuery { prefix: String::new(), delimiter: None, marker: None, max: 10, ..ListQuery::default() };
     assert!(bench.store.list_blobs(&share(), &query).await.unwrap().items.is_empty());
     assert!(not_found(&bench.properties("d1/f1").await));
 }

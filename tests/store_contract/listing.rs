@@ -10,6 +10,7 @@ fn query(prefix: &str, delimiter: Option<&str>, marker: Option<&str>, max: usize
         delimiter: delimiter.map(str::to_owned),
         marker: marker.map(str::to_owned),
         max,
+        ..ListQuery::default()
     }
 }
 
@@ -19,6 +20,8 @@ async fn list(bench: &Bench, query: &ListQuery) -> (Vec<String>, Option<String>)
     let text = |item| match item {
         ListItem::Blob { name, .. } => name,
         ListItem::Prefix { name, .. } => name + "*",
+        ListItem::Snapshot { name, .. } => name + "@",
+        ListItem::Uncommitted { name, .. } => name + "?",
     };
     (page.items.into_iter().map(text).collect(), page.next)
 }
@@ -93,4 +96,57 @@ pub(crate) async fn names_with_trailing_slash(bench: &Bench) {
     assert_eq!(list(bench, &query("", Some("/"), None, 100)).await.0, ["d/*", "e/*"]);
     assert_eq!(list(bench, &query("d/", Some("/"), None, 100)).await.0, ["d/", "d/x"]);
     assert_eq!(bench.get("d/").await, "d/");
+}
+
+pub(crate) async fn snapshots_before_their_blob(bench: &Bench) {
+    fill(bench, &["a", "b", "d/c"]).await;
+    let mut expected = vec!["a".to_owned()];
+    for name in ["b", "d/c"] {
+        for _ in 0..3 {
+            bench.store.snapshot_blob(&at(name), None, &ALWAYS).await.unwrap();
+            bench.wait(1);
+            expected.push(format!("{name}@"));
+        }
+        expected.push(name.to_owned());
+    }
+    for max in [1, 2, 3, 100] {
+        let (mut names, mut marker) = (Vec::new(), None);
+        loop {
+            let query = ListQuery { snapshots: true, ..query("", None, marker.as_deref(), max) };
+            let (page, next) = list(bench, &query).await;
+            assert!(page.len() <= max);
+            names.extend(page);
+            marker = next;
+            if marker.is_none() {
+                break;
+            }
+        }
+        assert_eq!(names, expected, "{max}");
+    }
+    let query = ListQuery { snapshots: true, ..query("b", None, None, 9) };
+    let items = bench.store.list_blobs(&share(), &query).await.unwrap().items;
+    let moments: Vec<_> = items
+        .iter()
+        .filter_map(|item| match item {
+            ListItem::Snapshot { snapshot, .. } => Some(*snapshot),
+            ListItem::Blob { .. } | ListItem::Prefix { .. } | ListItem::Uncommitted { .. } => None,
+        })
+        .collect();
+    assert!(moments.len() == 3 && moments.is_sorted());
+}
+
+pub(crate) async fn uncommitted_names(bench: &Bench) {
+    fill(bench, &["a", "c", "d/e"]).await;
+    for name in ["a", "b", "d/a", "d/f", "x/y"] {
+        let id = leasefs::store::BlockId(b"b1".to_vec());
+        bench.store.put_block(&at(name), &id, "x".into(), None).await.unwrap();
+    }
+    assert_eq!(list(bench, &query("", None, None, 100)).await.0, ["a", "c", "d/e"]);
+    let with =
+        |prefix, delimiter, max| ListQuery { uncommitted: true, ..query(prefix, delimiter, None, max) };
+    assert_eq!(list(bench, &with("", None, 100)).await.0, ["a", "b?", "c", "d/a?", "d/e", "d/f?", "x/y?"]);
+    assert_eq!(list(bench, &with("", Some("/"), 100)).await.0, ["a", "b?", "c", "d/*", "x/*"]);
+    assert_eq!(list(bench, &with("d/", Some("/"), 100)).await.0, ["d/a?", "d/e", "d/f?"]);
+    let (first, next) = list(bench, &with("", None, 2)).await;
+    assert_eq!((first, next), (vec!["a".to_owned(), "b?".to_owned()], Some("c".to_owned())));
 }

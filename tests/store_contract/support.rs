@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::{
-    BlobName, BlobPath, BlobProperties, BlobStore, ContainerName, LeaseReport, LeaseRequest, Metadata,
-    NewContent, Preconditions, Result, StoreError,
+    BlobName, BlobPath, BlobProperties, BlobStore, ContainerName, CopyRequest, CopySource, LeaseReport,
+    LeaseRequest, Metadata, NewContent, Preconditions, PublicAccess, Result, StoreError,
 };
 
 type Advance = Box<dyn Fn(Duration) + Send + Sync>;
@@ -26,11 +26,12 @@ pub(crate) const ALWAYS: Preconditions = Preconditions {
     if_modified_since: None,
     if_unmodified_since: None,
     lease: None,
+    if_tags: None,
 };
 
 impl Bench {
     pub(crate) async fn new(store: Arc<dyn BlobStore>, advance: Advance, at_end: AtEnd) -> Self {
-        store.create_container(&share(), Metadata::new()).await.unwrap();
+        store.create_container(&share(), Metadata::new(), PublicAccess::None).await.unwrap();
         Self { store, advance, at_end }
     }
 
@@ -54,7 +55,7 @@ impl Bench {
         body: &[u8],
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        self.store.put_blob(&at(name), Bytes::copy_from_slice(body), NewContent::default(), conditions).await
+        self.store.put_blob(&at(name), body.to_vec().into(), NewContent::default(), conditions).await
     }
 
     pub(crate) async fn get(&self, name: &str) -> Bytes {
@@ -63,6 +64,10 @@ impl Bench {
 
     pub(crate) async fn properties(&self, name: &str) -> Result<Arc<BlobProperties>> {
         self.store.blob_properties(&at(name), None, &ALWAYS).await
+    }
+
+    pub(crate) async fn copy(&self, from: &str, to: &str) -> Result<Arc<BlobProperties>> {
+        self.store.copy_blob(&CopySource::of(&at(from)), &at(to), CopyRequest::default(), &ALWAYS).await
     }
 
     pub(crate) async fn lease(&self, name: &str, request: LeaseRequest) -> Result<LeaseReport> {

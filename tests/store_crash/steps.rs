@@ -10,9 +10,9 @@ use std::sync::Arc;
 use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::embedded::EmbeddedStore;
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, ContainerName, DeleteSnapshots,
-    HttpHeaders, LeaseRequest, ListItem, ListQuery, LocalStore, Metadata, NewContent, Preconditions,
-    RenameMode,
+    BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, ContainerName, CopyRequest,
+    CopySource, DeleteSnapshots, HttpHeaders, LeaseRequest, ListItem, ListQuery, LocalStore, Metadata,
+    NewContent, Preconditions, PropertiesChange, PublicAccess, RenameMode,
 };
 
 /// A blob's bytes and its metadata value.
@@ -232,6 +232,7 @@ const ALWAYS: Preconditions = Preconditions {
     if_modified_since: None,
     if_unmodified_since: None,
     lease: None,
+    if_tags: None,
 };
 
 /// Does the steps on a store.
@@ -242,7 +243,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) async fn new(store: Arc<EmbeddedStore>) -> Self {
         // There already in every round but the first.
-        let _ = store.create_container(&share(), Metadata::new()).await;
+        let _ = store.create_container(&share(), Metadata::new(), PublicAccess::None).await;
         Self { store }
     }
 
@@ -276,7 +277,7 @@ impl Worker {
             }
             Step::DropSnapshots { name } => {
                 for (snapshot, _) in store.list_snapshots(&at(name)).await.unwrap() {
-                    store.delete_snapshot(&at(name), snapshot).await.unwrap();
+                    store.delete_snapshot(&at(name), snapshot, &ALWAYS).await.unwrap();
                 }
             }
             Step::Blocks { name, seed, sizes } => self.blocks(name, *seed, sizes).await,
@@ -315,7 +316,8 @@ impl Worker {
             let new = NewContent { metadata, ..NewContent::default() };
             self.store.publish(&at(from), scratch, reader.size(), new, &ALWAYS).unwrap();
         }
-        self.store.copy_blob(&at(from), &ALWAYS, &at(to), None, &ALWAYS).await.unwrap();
+        let source = CopySource::of(&at(from));
+        self.store.copy_blob(&source, &at(to), CopyRequest::default(), &ALWAYS).await.unwrap();
     }
 
     fn take_over(&self, name: &str, seed: u8, before: &Model) {
@@ -341,7 +343,7 @@ impl Worker {
         match (which, first) {
             (0, _) => {
                 let name = ContainerName::new("short-lived").unwrap();
-                let _ = store.create_container(&name, Metadata::new()).await;
+                let _ = store.create_container(&name, Metadata::new(), PublicAccess::None).await;
                 for index in 0..5u8 {
                     let at = BlobPath::new(name.clone(), BlobName::new(format!("a/b{index}")).unwrap());
                     let bytes = pattern(index, 2000 * usize::from(index % 2) + 5);
@@ -356,7 +358,9 @@ impl Worker {
             }
             (1, Some(name)) => {
                 let headers = HttpHeaders { content_type: Some("x".into()), ..HttpHeaders::default() };
-                store.set_blob_headers(&at(name), headers, &ALWAYS).await.unwrap();
+                let change =
+                    PropertiesChange { headers: Some((headers, None)), ..PropertiesChange::default() };
+                store.set_blob_properties(&at(name), change, &ALWAYS).await.unwrap();
             }
             (2, Some(name)) => {
                 let acquire =
@@ -382,7 +386,13 @@ impl Worker {
 /// Everything that is in the container.
 pub(crate) fn read_back(store: &EmbeddedStore) -> BTreeMap<String, Blob> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let query = ListQuery { prefix: String::new(), delimiter: None, marker: None, max: usize::MAX };
+    let query = ListQuery {
+        prefix: String::new(),
+        delimiter: None,
+        marker: None,
+        max: usize::MAX,
+        ..ListQuery::default()
+    };
     let Ok(page) = runtime.block_on(store.list_blobs(&share(), &query)) else { return BTreeMap::new() };
     let read = |item| {
         let ListItem::Blob { name, properties } = item else { panic!("a flat listing has no prefixes") };

@@ -11,7 +11,7 @@ const OTHER: LeaseId = LeaseId(0xB);
 const CURRENT: ETag = ETag(5);
 
 fn subject(lease: Lease) -> Subject {
-    Subject { etag: CURRENT, modified: MODIFIED, lease }
+    Subject { etag: CURRENT, modified: MODIFIED, lease, tags: Tags::NONE }
 }
 
 fn etag_choices() -> Vec<Option<EtagMatch>> {
@@ -36,6 +36,7 @@ fn all() -> Vec<Preconditions> {
                         if_modified_since,
                         if_unmodified_since,
                         lease: None,
+                        if_tags: None,
                     });
                 }
             }
@@ -132,9 +133,9 @@ fn writes_allow_one_condition_or_a_known_pair() {
     for conditions in all() {
         for kind in [WriteKind::Create, WriteKind::Change, WriteKind::Keep] {
             let present = Presence::Present(subject(Lease::default()));
-            let judged = judge_write(&conditions, NOW, kind, present);
+            let judged = judge_write(&conditions, NOW, kind, &present);
             assert_eq!(judged, expected_write(&conditions, kind, true), "{kind:?} {conditions:?}");
-            let judged = judge_write(&conditions, NOW, kind, Presence::Missing);
+            let judged = judge_write(&conditions, NOW, kind, &Presence::Missing);
             assert_eq!(judged, expected_write(&conditions, kind, false), "{kind:?} {conditions:?} missing");
         }
     }
@@ -150,11 +151,11 @@ fn leased() -> Lease {
 fn the_lease_is_judged_before_the_conditions() {
     let failing = Preconditions::if_absent();
     let present = Presence::Present(subject(leased()));
-    let judged = judge_write(&failing, NOW, WriteKind::Create, present);
+    let judged = judge_write(&failing, NOW, WriteKind::Create, &present);
     assert_eq!(judged, Err(Refusal::Lease(LeaseRefusal::IdMissing)));
-    let judged = judge_write(&failing.clone().with_lease(OTHER), NOW, WriteKind::Create, present);
+    let judged = judge_write(&failing.clone().with_lease(OTHER), NOW, WriteKind::Create, &present);
     assert_eq!(judged, Err(Refusal::Lease(LeaseRefusal::IdMismatchWithBlobOperation)));
-    let judged = judge_write(&failing.with_lease(HELD), NOW, WriteKind::Create, present);
+    let judged = judge_write(&failing.with_lease(HELD), NOW, WriteKind::Create, &present);
     assert_eq!(judged, Err(Refusal::Exists));
 }
 
@@ -168,32 +169,55 @@ fn reads_and_snapshots_need_no_lease_id_but_a_given_one_must_fit() {
     assert_eq!(judge_read(&held, NOW, Some(&subject)), Ok(()));
     assert_eq!(judge_read(&other, NOW, Some(&subject)), mismatch);
     let present = Presence::Present(subject);
-    assert_eq!(judge_write(&none, NOW, WriteKind::Keep, present), Ok(()));
-    assert_eq!(judge_write(&other, NOW, WriteKind::Keep, present), mismatch);
+    assert_eq!(judge_write(&none, NOW, WriteKind::Keep, &present), Ok(()));
+    assert_eq!(judge_write(&other, NOW, WriteKind::Keep, &present), mismatch);
 }
 
 #[test]
 fn a_lease_id_without_a_lease_is_refused() {
     let held = Preconditions::default().with_lease(HELD);
     let absent = Err(Refusal::Lease(LeaseRefusal::NotPresentWithBlobOperation));
-    assert_eq!(judge_write(&held, NOW, WriteKind::Create, Presence::Missing), absent);
+    assert_eq!(judge_write(&held, NOW, WriteKind::Create, &Presence::Missing), absent);
     let present = Presence::Present(subject(Lease::default()));
-    assert_eq!(judge_write(&held, NOW, WriteKind::Change, present), absent);
+    assert_eq!(judge_write(&held, NOW, WriteKind::Change, &present), absent);
 }
 
 #[test]
 fn a_name_with_staged_blocks_can_be_leased_and_then_needs_the_id() {
     let none = Preconditions::default();
     let reserved = Presence::Reserved(leased());
-    assert_eq!(judge_write(&none, NOW, WriteKind::Keep, reserved), Ok(()));
+    assert_eq!(judge_write(&none, NOW, WriteKind::Keep, &reserved), Ok(()));
     assert_eq!(
-        judge_write(&none, NOW, WriteKind::Create, reserved),
+        judge_write(&none, NOW, WriteKind::Create, &reserved),
         Err(Refusal::Lease(LeaseRefusal::IdMissing))
     );
-    assert_eq!(judge_write(&none.clone().with_lease(HELD), NOW, WriteKind::Create, reserved), Ok(()));
+    assert_eq!(judge_write(&none.clone().with_lease(HELD), NOW, WriteKind::Create, &reserved), Ok(()));
     assert_eq!(
-        judge_write(&Preconditions::if_absent().with_lease(HELD), NOW, WriteKind::Create, reserved),
+        judge_write(&Preconditions::if_absent().with_lease(HELD), NOW, WriteKind::Create, &reserved),
         Ok(())
     );
-    assert_eq!(judge_write(&none, NOW, WriteKind::Change, reserved), Err(Refusal::Missing));
+    assert_eq!(judge_write(&none, NOW, WriteKind::Change, &reserved), Err(Refusal::Missing));
+}
+
+#[test]
+fn tags_are_judged_after_the_lease_and_before_the_rest() {
+    let tagged = |lease| Subject {
+        tags: Tags::new([("k".to_owned(), "v".to_owned())].into()).unwrap(),
+        ..subject(lease)
+    };
+    let when = |text: &str| Preconditions {
+        if_tags: Some(std::sync::Arc::new(TagExpression::condition(text).unwrap())),
+        ..Preconditions::default()
+    };
+    let present = Presence::Present(tagged(Lease::default()));
+    for kind in [WriteKind::Create, WriteKind::Change, WriteKind::Keep] {
+        assert_eq!(judge_write(&when("k = 'v'"), NOW, kind, &present), Ok(()));
+        assert_eq!(judge_write(&when("k = 'w'"), NOW, kind, &present), Err(Refusal::NotMet));
+    }
+    assert_eq!(judge_read(&when("k = 'w'"), NOW, Some(&tagged(Lease::default()))), Err(Refusal::NotMet));
+    let held = Presence::Present(tagged(leased()));
+    let judged = judge_write(&when("k = 'w'"), NOW, WriteKind::Change, &held);
+    assert_eq!(judged, Err(Refusal::Lease(LeaseRefusal::IdMissing)));
+    let judged = judge_write(&when("k = 'v'"), NOW, WriteKind::Create, &Presence::Missing);
+    assert_eq!(judged, Err(Refusal::NotMet), "a blob that is not there has no tags");
 }

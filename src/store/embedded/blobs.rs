@@ -8,14 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use md5::{Digest, Md5};
 
+use crate::store::body::Place;
 use crate::store::conditions::{Presence, WriteKind, judge_write};
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, HttpHeaders, Metadata, NewContent, Preconditions, Result,
-    Scratch, StoreError, crash_point,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, ContentReader, Metadata, NewContent,
+    Preconditions, Result, Scratch, StoreError, crash_point,
 };
 
 use super::reading::ReaderPin;
-use super::record::{Content, Entry, Extent, Source};
+use super::record::{Entry, Extent, Source};
 use super::tx::{Points, Spot, Tx, changed, points};
 use super::{EmbeddedStore, Growth, extents};
 
@@ -25,6 +26,8 @@ pub(super) enum Body {
     Bytes(Bytes),
     /// Pieces in content files.
     Pieces(Vec<Extent>),
+    /// Pages: those of another page blob, or none written yet.
+    Pages(Option<u64>),
 }
 
 /// Everything about a version to be made.
@@ -32,43 +35,78 @@ pub(super) struct NewVersion {
     pub(super) body: Body,
     pub(super) size: u64,
     pub(super) new: NewContent,
-    pub(super) md5: Option<[u8; 16]>,
     /// The encoded block list, if it is made of blocks.
     pub(super) block_list: Option<Vec<u8>>,
+    pub(super) traits: Traits,
+}
+
+/// What belongs to the kind of a blob.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traits {
+    pub(super) kind: BlobKind,
+    pub(super) sequence_number: u64,
+    pub(super) appended_blocks: u32,
+    pub(super) sealed: bool,
+    /// Whether it may replace a blob of another kind: what a local program wrote is a block blob, whatever it was.
+    pub(super) converts: bool,
 }
 
 impl NewVersion {
-    fn plain(body: Body, size: u64, new: NewContent) -> Self {
-        Self { body, size, new, md5: None, block_list: None }
+    /// A block blob that a local program made.
+    fn local(body: Body, size: u64, new: NewContent) -> Self {
+        let traits = Traits { converts: true, ..Traits::default() };
+        Self { body, size, new, block_list: None, traits }
+    }
+
+    /// A block blob in one piece.
+    pub(super) fn whole(body: Body, size: u64, new: NewContent) -> Self {
+        Self { body, size, new, block_list: None, traits: Traits::default() }
     }
 }
 
+/// A body that has its place, and the file that must live until the batch refers to it.
+pub(super) struct Placed {
+    pub(super) body: Body,
+    _file: Option<Scratch>,
+}
+
 impl EmbeddedStore {
+    /// Small bodies go into the database, others into files of their own.
+    pub(super) fn place_body(&self, body: BlobBody, point: &str) -> Result<Placed> {
+        let size = body.size();
+        match body.into_place() {
+            Place::Memory(bytes) if size <= self.inline_max => {
+                Ok(Placed { body: Body::Bytes(bytes), _file: None })
+            }
+            Place::Memory(bytes) => {
+                let scratch = self.files.scratch()?;
+                write_all(&scratch, &bytes, 0)?;
+                crash_point(point);
+                Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
+            }
+            Place::File(scratch) if size <= self.inline_max => {
+                Ok(Placed { body: Body::Bytes(read_scratch(&scratch, size)?), _file: None })
+            }
+            Place::File(scratch) => {
+                crash_point(point);
+                self.files.remember(scratch.id(), scratch.file());
+                Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
+            }
+        }
+    }
+
     pub(super) fn blob_put(
         &self,
         at: &BlobPath,
-        body: Bytes,
-        new: NewContent,
+        body: BlobBody,
+        mut new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        let size = body.len() as u64;
-        let md5 = Some(Md5::digest(&body).into());
-        // Lives until the batch refers to its file.
-        let mut file = None;
-        let body = if size <= self.inline_max {
-            Body::Bytes(body)
-        } else {
-            let scratch = self.files.scratch()?;
-            write_all(&scratch, &body, 0)?;
-            crash_point("put_blob_after_write");
-            let pieces = whole(&scratch, size);
-            file = Some(scratch);
-            Body::Pieces(pieces)
-        };
-        let version = NewVersion { body, size, new, md5, block_list: None };
-        let answer = self.make_version(at, version, conditions, points!("put_blob"));
-        drop(file);
-        answer
+        let size = body.size();
+        new.content_md5 =
+            new.content_md5.or(body.md5()).or_else(|| body.as_bytes().map(|bytes| Md5::digest(bytes).into()));
+        let placed = self.place_body(body, "put_blob_after_write")?;
+        self.make_version(at, NewVersion::whole(placed.body, size, new), conditions, points!("put_blob"))
     }
 
     pub(super) fn blob_publish(
@@ -92,7 +130,20 @@ impl EmbeddedStore {
             Body::Pieces(whole(scratch, size))
         };
         crash_point("publish_after_read");
-        self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("publish"))
+        self.make_version(at, NewVersion::local(body, size, new), conditions, points!("publish"))
+    }
+
+    /// [`Self::blob_put`] for the engine's own small content, which carries no checksum.
+    pub(super) fn blob_put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        let size = bytes.len() as u64;
+        let version = NewVersion::local(Body::Bytes(bytes), size, new);
+        self.make_version(at, version, conditions, points!("publish"))
     }
 
     pub(super) fn blob_patch(
@@ -107,7 +158,7 @@ impl EmbeddedStore {
     ) -> Result<Arc<BlobProperties>> {
         if size <= self.inline_max {
             let body = Body::Bytes(merged(base, scratch, ranges, size)?);
-            return self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("patch"));
+            return self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         }
         self.files.remember(scratch.id(), scratch.file());
         // Lives until the batch refers to its file.
@@ -128,7 +179,7 @@ impl EmbeddedStore {
         };
         crash_point("patch_after_base");
         let body = Body::Pieces(extents::replace(&pieces, ranges, scratch.id(), size));
-        let answer = self.make_version(at, NewVersion::plain(body, size, new), conditions, points!("patch"));
+        let answer = self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         drop(file);
         answer
     }
@@ -145,8 +196,9 @@ impl EmbeddedStore {
             let root = self.container(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
-            judge_write(conditions, tx.now, WriteKind::Create, found).map_err(|refusal| refusal.about(at))?;
-            tx.put_version(&spot, root, at, version, found)
+            judge_write(conditions, tx.now, WriteKind::Create, &found)
+                .map_err(|refusal| refusal.about(at))?;
+            tx.put_version(&spot, root, at, version, &found)
         })
     }
 
@@ -159,16 +211,7 @@ impl EmbeddedStore {
         self.change_blob(at, conditions, points!("set_metadata"), |blob| blob.metadata = metadata)
     }
 
-    pub(super) fn blob_set_headers(
-        &self,
-        at: &BlobPath,
-        headers: HttpHeaders,
-        conditions: &Preconditions,
-    ) -> Result<Arc<BlobProperties>> {
-        self.change_blob(at, conditions, points!("set_headers"), |blob| blob.headers = headers)
-    }
-
-    fn change_blob(
+    pub(super) fn change_blob(
         &self,
         at: &BlobPath,
         conditions: &Preconditions,
@@ -178,7 +221,8 @@ impl EmbeddedStore {
         self.write(Growth::Adds, points, |tx| {
             let (spot, entry) = tx.existing(at)?;
             let found = Presence::Present((&*entry.properties).into());
-            judge_write(conditions, tx.now, WriteKind::Change, found).map_err(|refusal| refusal.about(at))?;
+            judge_write(conditions, tx.now, WriteKind::Change, &found)
+                .map_err(|refusal| refusal.about(at))?;
             let (etag, now) = (tx.etag()?, tx.now);
             let entry = changed(&entry, |blob| {
                 change(blob);
@@ -210,27 +254,23 @@ impl Tx<'_> {
         root: u64,
         at: &BlobPath,
         version: NewVersion,
-        found: Presence,
+        found: &Presence,
     ) -> Result<Arc<BlobProperties>> {
         let old = self.slot(spot).blob.clone();
-        let content = match version.body {
-            Body::Bytes(bytes) => self.store_inline(&bytes)?,
-            Body::Pieces(pieces) => Content::Extents(pieces),
-        };
-        self.refer(&content);
+        let NewVersion { body, size, new, block_list, traits } = version;
+        if old.as_ref().is_some_and(|old| old.properties.kind != traits.kind) && !traits.converts {
+            return Err(StoreError::InvalidBlobType(at.to_string()));
+        }
+        if new.tier.is_some() && traits.kind != BlobKind::Block {
+            return Err(StoreError::InvalidBlobType(at.to_string()));
+        }
+        let content = self.place(body)?;
         if let Some(old) = &old {
-            self.drop_entry(old);
+            self.drop_entry(old)?;
         }
-        for file in content.files() {
-            self.unsynced(file, version.size);
-        }
-        let mut lease = match found {
-            Presence::Missing => Default::default(),
-            Presence::Reserved(lease) => lease,
-            Presence::Present(subject) => subject.lease,
-        };
+        let mut lease = found.lease();
         lease.modified(self.now);
-        let block_list = match version.block_list {
+        let block_list = match block_list {
             Some(list) => {
                 let number = self.number()?;
                 self.batch.put(super::kv::Space::Inline, number.to_be_bytes(), list);
@@ -241,13 +281,20 @@ impl Tx<'_> {
         let properties = Arc::new(BlobProperties {
             id: self.slot(spot).id().map_or_else(|| self.number(), Ok)?,
             etag: self.etag()?,
-            size: version.size,
+            kind: traits.kind,
+            size,
             created: old.as_ref().map_or(self.now, |old| old.properties.created),
             modified: self.now,
-            metadata: version.new.metadata,
-            headers: version.new.headers,
-            content_md5: version.md5,
+            metadata: new.metadata,
+            headers: new.headers,
+            content_md5: new.content_md5,
             lease,
+            tier: new.tier.map(|tier| BlobTier { tier, changed: None }),
+            tags: new.tags,
+            copy: new.copy.map(Box::new),
+            sequence_number: traits.sequence_number,
+            appended_blocks: traits.appended_blocks,
+            sealed: traits.sealed,
         });
         let snapshots = old.map_or(0, |old| old.snapshots);
         let entry = Entry { properties: Arc::clone(&properties), content, block_list, snapshots };

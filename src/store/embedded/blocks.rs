@@ -13,11 +13,11 @@ use bytes::Bytes;
 use crate::share::lease::{Lease, LeaseId};
 use crate::store::conditions::{Presence, Subject, WriteKind, judge_read, judge_write};
 use crate::store::{
-    BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, NewContent, Preconditions,
-    Result, Scratch, StoreError, crash_point,
+    BlobBody, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    CopySource, Limit, NewContent, Preconditions, Result, Scratch, StoreError,
 };
 
-use super::blobs::{Body, NewVersion, whole, write_all};
+use super::blobs::{Body, NewVersion, write_all};
 use super::kv::{Kv, Space, View};
 use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode, encode};
 use super::tx::{Spot, Tx, changed, points};
@@ -56,6 +56,35 @@ fn block_key(root: u64, name: &str, id: &BlockId) -> Vec<u8> {
     let mut key = staging_key(root, name);
     key.extend_from_slice(&id.0);
     key
+}
+
+/// Names of a container that have staged blocks, in order.
+pub(super) struct StagedNames(super::kv::Range);
+
+impl StagedNames {
+    /// From the first name that is not before `from`.
+    pub(super) fn start(view: &View, root: u64, from: &[u8]) -> Self {
+        let first = [&staging_prefix(root), from].concat();
+        Self(view.range(Space::Misc, &first, Some(&staging_prefix(root + 1))))
+    }
+}
+
+impl Iterator for StagedNames {
+    type Item = Result<(String, Staging)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = |(key, value): (super::kv::Value, super::kv::Value)| {
+            let name = super::walk::text(key[9..key.len() - 1].to_vec())?;
+            Ok((name, decode(&value, "a staging record")?))
+        };
+        loop {
+            match self.0.next()? {
+                Ok((key, _)) if !is_staging_key(&key) => {}
+                Ok(pair) => return Some(read(pair)),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
 }
 
 /// Whether anything is staged in the whole store.
@@ -130,28 +159,55 @@ impl EmbeddedStore {
         &self,
         at: &BlobPath,
         id: &BlockId,
-        body: Bytes,
+        body: BlobBody,
         lease: Option<LeaseId>,
     ) -> Result<()> {
         if id.0.is_empty() || id.0.len() > BLOCK_ID_MAX {
             return Err(StoreError::InvalidBlockId);
         }
-        let size = body.len() as u64;
-        // Lives until the batch refers to its file.
-        let mut file = None;
-        let body = if size <= self.inline_max {
-            Body::Bytes(body)
-        } else {
-            let scratch = self.files.scratch()?;
-            write_all(&scratch, &body, 0)?;
-            crash_point("put_block_after_write");
-            let pieces = whole(&scratch, size);
-            file = Some(scratch);
-            Body::Pieces(pieces)
-        };
-        let answer = self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, body, size, lease));
-        drop(file);
-        answer
+        let size = body.size();
+        let placed = self.place_body(body, "put_block_after_write")?;
+        self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, placed.body, size, lease))
+    }
+
+    pub(super) fn block_put_from(
+        &self,
+        at: &BlobPath,
+        id: &BlockId,
+        source: &CopySource,
+        range: Option<ByteRange>,
+        lease: Option<LeaseId>,
+    ) -> Result<u64> {
+        if id.0.is_empty() || id.0.len() > BLOCK_ID_MAX {
+            return Err(StoreError::InvalidBlockId);
+        }
+        let judge = |found: &Entry| copy::judge_source(source, (self.clock)(), found);
+        self.with_second(source, &judge, |from, body| {
+            let whole = from.properties.size;
+            let range = match range {
+                None => 0..whole,
+                Some(range) if range.start >= whole => return Err(StoreError::InvalidRange { size: whole }),
+                Some(range) => {
+                    range.start..range.start.saturating_add(range.length.unwrap_or(whole)).min(whole)
+                }
+            };
+            let size = range.end - range.start;
+            let part = match (body, &from.content) {
+                (Body::Bytes(bytes), _) => Body::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+                (Body::Pieces(pieces), _) => Body::Pieces(extents::slice(&pieces, range)),
+                (Body::Pages(_), Content::Pages(map)) => match self.page_pieces(*map, whole, None)? {
+                    Some(pieces) => Body::Pieces(extents::slice(&pieces, range)),
+                    None => return Ok(None),
+                },
+                (Body::Pages(_), _) => return Err(StoreError::Damaged("pages without a map".into())),
+            };
+            self.write(Growth::Adds, points!("put_block"), |tx| {
+                if !tx.is_still(source, from)? {
+                    return Ok(None);
+                }
+                tx.stage(at, id, part, size, lease).map(|()| Some(size))
+            })
+        })
     }
 
     pub(super) fn block_list_put(
@@ -162,7 +218,7 @@ impl EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         if list.len() > COMMITTED_BLOCKS_MAX {
-            return Err(StoreError::LimitExceeded("a blob has at most 50,000 blocks"));
+            return Err(StoreError::LimitExceeded(Limit::BlockList));
         }
         // Lives until the batch refers to its file.
         let mut file = None;
@@ -170,13 +226,15 @@ impl EmbeddedStore {
             let root = self.container(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
-            judge_write(conditions, tx.now, WriteKind::Create, found).map_err(|refusal| refusal.about(at))?;
+            judge_write(conditions, tx.now, WriteKind::Create, &found)
+                .map_err(|refusal| refusal.about(at))?;
             let (parts, blocks) = tx.resolve_blocks(&spot, root, at, list)?;
             let size = blocks.iter().map(|(_, size)| size).sum();
             let (body, scratch) = self.join(parts, size)?;
             file = scratch;
             let block_list = Some(encode(&blocks)?);
-            tx.put_version(&spot, root, at, NewVersion { body, size, new, md5: None, block_list }, found)
+            let version = NewVersion { block_list, ..NewVersion::whole(body, size, new) };
+            tx.put_version(&spot, root, at, version, &found)
         });
         drop(file);
         answer
@@ -190,6 +248,7 @@ impl EmbeddedStore {
                 match part {
                     Body::Bytes(part) => bytes.extend_from_slice(&part),
                     Body::Pieces(pieces) => self.read_pieces(&pieces, &mut bytes)?,
+                    Body::Pages(_) => return Err(StoreError::InvalidBlockList),
                 }
             }
             return Ok((Body::Bytes(bytes.into()), None));
@@ -199,6 +258,7 @@ impl EmbeddedStore {
         let mut written = 0;
         for part in parts {
             match part {
+                Body::Pages(_) => return Err(StoreError::InvalidBlockList),
                 Body::Pieces(part) => part.into_iter().for_each(|piece| extents::append(&mut pieces, piece)),
                 Body::Bytes(bytes) => {
                     let file = match &scratch {
@@ -290,10 +350,10 @@ impl Tx<'_> {
         match self.store.kv.get(Space::Misc, &key)? {
             Some(value) => {
                 let replaced: StagedBlock = decode(&value, "a staged block")?;
-                self.drop_content(&replaced.content);
+                self.drop_content(&replaced.content)?;
             }
             None if staging.blocks >= STAGED_BLOCKS_MAX => {
-                return Err(StoreError::LimitExceeded("a blob has at most 100,000 staged blocks"));
+                return Err(StoreError::LimitExceeded(Limit::StagedBlocks));
             }
             None => staging.blocks += 1,
         }
@@ -366,7 +426,7 @@ impl Tx<'_> {
             let (key, value) = pair?;
             if key.len() > staging_key.len() {
                 let block: StagedBlock = decode(&value, "a staged block")?;
-                self.drop_content(&block.content);
+                self.drop_content(&block.content)?;
             }
             self.batch.remove(Space::Misc, &*key);
         }
@@ -388,6 +448,7 @@ impl EmbeddedStore {
                 if inside { Ok(Body::Bytes(bytes.slice(place))) } else { Err(StoreError::InvalidBlockList) }
             }
             Content::Extents(pieces) => Ok(Body::Pieces(extents::slice(pieces, range))),
+            Content::Pages(_) => Err(StoreError::InvalidBlockList),
         }
     }
 }

@@ -12,10 +12,10 @@ use crate::store::{ContainerName, Result, StoreError};
 use super::content::{FOLDERS, folder_name};
 use super::kv::{Space, View};
 use super::names::end_key;
-use super::record::{ContainerRecord, Content, Entry, Prefix, StagedBlock, decode};
+use super::record::{ContainerRecord, Content, Entry, Extent, PageMap, Prefix, StagedBlock, decode};
 use super::startup::OpenError;
 use super::walk::segment;
-use super::{EmbeddedOptions, EmbeddedStore, blocks, containers, purge, snapshots};
+use super::{EmbeddedOptions, EmbeddedStore, blocks, containers, pages, purge, snapshots};
 
 /// Problems listed one by one; further ones are only counted.
 const LISTED_PROBLEMS: usize = 1000;
@@ -93,6 +93,8 @@ struct Check<'a> {
     files: HashMap<u64, Expected>,
     inline: HashSet<u64>,
     ids: HashSet<u64>,
+    /// Page maps that belong to a blob.
+    maps: HashSet<u64>,
     /// Snapshots that each blob should have.
     snapshots: HashMap<u64, (u32, String)>,
     names_seen: u64,
@@ -110,12 +112,14 @@ impl EmbeddedStore {
             files: HashMap::new(),
             inline: HashSet::new(),
             ids: HashSet::new(),
+            maps: HashSet::new(),
             snapshots: HashMap::new(),
             names_seen: 0,
         };
         check.trees()?;
         check.snapshots()?;
         check.staged()?;
+        check.page_maps()?;
         check.names()?;
         check.inline()?;
         check.references()?;
@@ -238,24 +242,59 @@ impl Check<'_> {
                     Err(error) => return self.report.problem(|| format!("{name}: its content: {error}")),
                 }
             }
-            Content::Extents(extents) => {
-                for source in extents.iter().filter_map(|extent| Some((extent.source?, extent.len))) {
-                    let (source, len) = source;
-                    let expected = self.files.entry(source.file).or_default();
-                    if source.offset + len > expected.length {
-                        expected.length = source.offset + len;
-                        name.clone_into(&mut expected.user);
-                    }
-                }
-                extents.iter().map(|extent| extent.len).sum()
-            }
+            Content::Extents(extents) => self.pieces(name, extents),
+            Content::Pages(map) => return self.pages(name, size, *map),
         };
-        for file in content.files() {
-            self.files.entry(file).or_default().records += 1;
-        }
         if stored != size {
             self.report.problem(|| format!("{name} has {size} bytes and its content {stored}"));
         }
+    }
+
+    /// Pieces of one record; answers their length.
+    fn pieces(&mut self, name: &str, pieces: &[Extent]) -> u64 {
+        let mut files = HashSet::new();
+        for (source, len) in pieces.iter().filter_map(|piece| Some((piece.source?, piece.len))) {
+            let expected = self.files.entry(source.file).or_default();
+            expected.records += u64::from(files.insert(source.file));
+            if source.offset + len > expected.length {
+                expected.length = source.offset + len;
+                name.clone_into(&mut expected.user);
+            }
+        }
+        pieces.iter().map(|piece| piece.len).sum()
+    }
+
+    /// The map of a page blob and its chunks.
+    fn pages(&mut self, name: &str, size: u64, map: PageMap) {
+        self.maps.insert(map.number);
+        match pages::map_version(&self.view, map.number) {
+            Ok(Some(version)) if version == map.version => {}
+            Ok(found) => self.report.problem(|| format!("{name}: its page map is {found:?} and not {map:?}")),
+            Err(error) => self.report.problem(|| format!("{name}: its page map: {error}")),
+        }
+        let chunks: Vec<_> = pages::chunks(&self.view, map.number, &(0..u64::MAX - pages::CHUNK)).collect();
+        for chunk in chunks {
+            match chunk {
+                Ok((index, pieces)) => {
+                    let length = self.pieces(name, &pieces);
+                    if length != pages::CHUNK || index * pages::CHUNK >= size {
+                        self.report.problem(|| format!("{name}: chunk {index} of its pages does not fit"));
+                    }
+                }
+                Err(error) => self.report.problem(|| format!("{name}: its pages: {error}")),
+            }
+        }
+    }
+
+    fn page_maps(&mut self) -> Result<()> {
+        for pair in self.view.prefix(Space::Misc, &[pages::PAGES_TAG]) {
+            let (key, _) = pair?;
+            let map = key.get(1..9).and_then(|map| map.try_into().ok()).map_or(0, u64::from_be_bytes);
+            if !self.maps.contains(&map) {
+                self.report.problem(|| format!("pages of map {map:x} belong to no blob"));
+            }
+        }
+        Ok(())
     }
 
     fn snapshots(&mut self) -> Result<()> {

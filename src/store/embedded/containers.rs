@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::share::lease::LeaseId;
 use crate::store::conditions::{Presence, Subject, WriteKind, judge_write};
-use crate::store::{ContainerName, ContainerProperties, Metadata, Preconditions, Result, StoreError};
+use crate::store::{
+    ContainerAcl, ContainerName, ContainerProperties, Metadata, Preconditions, PublicAccess, Result,
+    StoreError,
+};
 
 use super::cache::Look;
 use super::kv::Space;
@@ -23,12 +26,14 @@ pub(super) fn container_key(name: &str) -> Vec<u8> {
     key
 }
 
-fn properties(name: &ContainerName, record: &ContainerRecord) -> ContainerProperties {
+pub(super) fn properties(name: &ContainerName, record: &ContainerRecord) -> ContainerProperties {
     ContainerProperties {
         name: name.clone(),
+        id: record.root,
         etag: record.etag,
         modified: record.modified,
         metadata: record.metadata.clone(),
+        acl: record.acl.clone(),
         lease: record.lease,
     }
 }
@@ -56,6 +61,7 @@ impl EmbeddedStore {
         &self,
         name: &ContainerName,
         metadata: Metadata,
+        access: PublicAccess,
     ) -> Result<ContainerProperties> {
         self.write(Growth::Adds, points!("create_container"), |tx| {
             if self.find_container(name)?.is_some() {
@@ -66,6 +72,7 @@ impl EmbeddedStore {
                 etag: tx.etag()?,
                 modified: tx.now,
                 metadata,
+                acl: ContainerAcl { access, policies: Vec::new() },
                 lease: Default::default(),
             };
             let answer = properties(name, &record);
@@ -135,7 +142,12 @@ pub(super) fn judge_container(
     name: &ContainerName,
     record: &ContainerRecord,
 ) -> Result<()> {
-    let subject = Subject { etag: record.etag, modified: record.modified, lease: Default::default() };
-    judge_write(&conditions.without_lease(), now, WriteKind::Change, Presence::Present(subject))
+    let subject = Subject {
+        etag: record.etag,
+        modified: record.modified,
+        lease: Default::default(),
+        tags: Default::default(),
+    };
+    judge_write(&conditions.without_lease(), now, WriteKind::Change, &Presence::Present(subject))
         .map_err(|refusal| refusal.about(name))
 }

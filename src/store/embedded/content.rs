@@ -28,7 +28,7 @@ use crate::store::{Exposure, Result, Scratch, ScratchHome, StoreError, crash_poi
 
 use super::numbers::Numbers;
 use super::pool::{Given, Pool};
-use super::record::Entry;
+use super::record::Extent;
 use super::startup::sync_folder;
 use super::unsynced::Unsynced;
 
@@ -47,8 +47,8 @@ const DOOMED_FILES: usize = 1 << 16;
 /// How a file that somebody uses stands.
 #[derive(Clone, Default)]
 struct Usage {
-    /// The versions that readers of this file read, one for each reader.
-    readers: Vec<Arc<Entry>>,
+    /// The pieces of the versions that readers of this file read, one for each reader.
+    readers: Vec<Arc<[Extent]>>,
     /// A scratch file with a living writer.
     held: bool,
     /// Published as a whole while held: its bytes may still change.
@@ -180,7 +180,7 @@ impl Files {
     }
 
     /// Counts a reader of a version in. The caller then makes sure that the version is still there.
-    pub(super) fn pin(&self, numbers: &[u64], version: &Arc<Entry>) {
+    pub(super) fn pin(&self, numbers: &[u64], version: &Arc<[Extent]>) {
         let mut usage = self.usage.lock();
         for number in numbers {
             let fresh = || Usage { referenced: true, published: true, ..Usage::default() };
@@ -189,7 +189,7 @@ impl Files {
     }
 
     /// Counts a reader of a version out.
-    pub(super) fn unpin(&self, numbers: &[u64], version: &Arc<Entry>) {
+    pub(super) fn unpin(&self, numbers: &[u64], version: &Arc<[Extent]>) {
         for number in numbers {
             let ended = self.end(*number, |usage| {
                 if let Some(index) = usage.readers.iter().position(|reader| Arc::ptr_eq(reader, version)) {
@@ -230,8 +230,8 @@ impl Files {
         self.usage.lock().get(&number).is_some_and(|usage| usage.held)
     }
 
-    /// The versions that readers of a file read.
-    pub(super) fn readers(&self, number: u64) -> Vec<Arc<Entry>> {
+    /// The pieces of the versions that readers of a file read.
+    pub(super) fn readers(&self, number: u64) -> Vec<Arc<[Extent]>> {
         self.usage.lock().get(&number).map_or_else(Vec::new, |usage| usage.readers.clone())
     }
 

@@ -14,6 +14,7 @@ use super::EmbeddedStore;
 use super::committer::persist;
 use super::content::{FOLDERS, Files, folder_name};
 use super::kv::{Kv, Space};
+use super::parts::Parts;
 
 /// Removed keys slow listing down, each a little: past this many a key space is rewritten.
 const REMOVED_KEYS: u64 = 50_000;
@@ -53,12 +54,7 @@ enum Cleaning {
 
 impl Keeper {
     /// Starts the thread. After a crash, content files below `leftovers` that nothing refers to are removed first.
-    pub(super) fn start(
-        &self,
-        store: &Arc<EmbeddedStore>,
-        checkpoint_every: Duration,
-        leftovers: Option<u64>,
-    ) {
+    pub(super) fn start(&self, store: &Arc<Parts>, checkpoint_every: Duration, leftovers: Option<u64>) {
         let work = Work {
             store: Arc::downgrade(store),
             kv: Arc::clone(&store.kv),
@@ -103,7 +99,7 @@ impl Keeper {
 }
 
 struct Work {
-    store: Weak<EmbeddedStore>,
+    store: Weak<Parts>,
     kv: Arc<Kv>,
     files: Arc<Files>,
     shared: Arc<Shared>,
@@ -167,7 +163,7 @@ impl Work {
 
     fn purge(&self) {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let Some(store) = self.store.upgrade() else { return };
+            let Some(store) = self.store.upgrade().map(EmbeddedStore::keeper_user) else { return };
             match store.purge_some() {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -180,7 +176,7 @@ impl Work {
     }
 
     fn drop_stale_blocks(&self) {
-        let Some(store) = self.store.upgrade() else { return };
+        let Some(store) = self.store.upgrade().map(EmbeddedStore::keeper_user) else { return };
         if let Err(error) = store.drop_stale_blocks() {
             tracing::warn!(%error, "blocks that were never committed could not be dropped");
         }

@@ -43,11 +43,11 @@ impl EmbeddedStore {
                 Some(spot) => tx.presence(spot, root, at)?,
                 None => self.staged_presence(root, at)?,
             };
-            let judged = judge_write(&conditions.without_lease(), tx.now, WriteKind::Keep, found);
+            let judged = judge_write(&conditions.without_lease(), tx.now, WriteKind::Keep, &found);
             judged.map_err(|refusal| refusal.about(at))?;
-            let (mut lease, etag, modified) = match found {
+            let (mut lease, etag, modified) = match &found {
                 Presence::Missing => return Err(missing()),
-                Presence::Reserved(lease) => (lease, ETag(0), tx.now),
+                Presence::Reserved(lease) => (*lease, ETag(0), tx.now),
                 Presence::Present(subject) => (subject.lease, subject.etag, subject.modified),
             };
             let (id, seconds_left) = apply(&mut lease, tx.now, request)?;

@@ -1,13 +1,17 @@
 //! Listing blobs: flat, folded at slashes (one range of the tree), or folded at anything else.
 
+use std::cmp::Ordering;
+use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::store::{BlobPage, ContainerName, ListItem, ListQuery, Result};
+use crate::share::Moment;
+use crate::store::{BlobPage, ContainerName, ListItem, ListQuery, Result, SnapshotId};
 
 use super::EmbeddedStore;
+use super::blocks::StagedNames;
 use super::cache::{Look, Tickets};
 use super::kv::View;
-use super::record::{Entry, etag_of};
+use super::record::{Entry, Staging, etag_of};
 use super::tx::Slot;
 use super::walk::{Blob, Line, Lines, Walk, child, segment, text};
 
@@ -22,7 +26,7 @@ impl EmbeddedStore {
         let page = Page { items: Vec::new(), max: query.max.max(1) };
         match query.delimiter.as_deref() {
             None | Some("") => flat(&view, root, query, page),
-            Some("/") => self.folded_at_slash(&view, &tickets, root, query, page),
+            Some("/") if !query.uncommitted => self.folded_at_slash(&view, &tickets, root, query, page),
             Some(delimiter) => folded(&view, root, query, delimiter, page),
         }
     }
@@ -50,26 +54,113 @@ impl Page {
 
 /// Where to begin: no name before it counts.
 fn start(query: &ListQuery) -> &str {
-    query.marker.as_deref().map_or(&*query.prefix, |marker| marker.max(&query.prefix))
+    let name = |marker: &'_ str| marker.find(SNAPSHOT_MARK).unwrap_or(marker.len());
+    let marker = query.marker.as_deref().map(|marker| &marker[..name(marker)]);
+    marker.map_or(&*query.prefix, |marker| marker.max(&query.prefix))
 }
 
-fn item(blob: Blob) -> Result<ListItem> {
-    let properties = blob.entry()?.properties;
-    Ok(ListItem::Blob { name: blob.name, properties })
+/// Stands between the name and the snapshot in a marker; no name holds it.
+const SNAPSHOT_MARK: char = '\0';
+
+/// The marker of a snapshot; behind all of them it is the blob itself.
+fn snapshot_marker(name: &str, snapshot: Option<SnapshotId>) -> String {
+    let moment = snapshot.map_or(i64::MAX, |snapshot| snapshot.0.0);
+    format!("{name}{SNAPSHOT_MARK}{moment}")
+}
+
+/// Where the snapshots of this blob begin.
+fn first_snapshot(query: &ListQuery, name: &str) -> Option<SnapshotId> {
+    let (marked, moment) = query.marker.as_deref()?.split_once(SNAPSHOT_MARK)?;
+    (marked == name).then_some(SnapshotId(Moment(moment.parse().ok()?)))
+}
+
+fn item(listed: Listed) -> Result<ListItem> {
+    Ok(match listed {
+        Listed::Blob(blob) => ListItem::Blob { properties: blob.entry()?.properties, name: blob.name },
+        Listed::Staged(name, staging) => {
+            ListItem::Uncommitted { name, touched: staging.touched, lease: staging.lease }
+        }
+    })
 }
 
 fn flat(view: &View, root: u64, query: &ListQuery, mut page: Page) -> Result<BlobPage> {
-    for blob in Walk::start(view, root, start(query).as_bytes())? {
-        let blob = blob?;
-        if !blob.name.starts_with(&query.prefix) {
+    for listed in Names::start(view, root, start(query).as_bytes(), query.uncommitted)? {
+        let listed = listed?;
+        if !listed.name().starts_with(&query.prefix) {
             break;
         }
-        if !page.has_room() {
-            return Ok(page.cut(blob.name));
+        if query.snapshots
+            && let Listed::Blob(blob) = &listed
+        {
+            let entry = blob.entry()?;
+            let id = if entry.snapshots > 0 { entry.properties.id } else { 0 };
+            for taken in EmbeddedStore::snapshots_from(view, id, first_snapshot(query, &blob.name)) {
+                let (snapshot, properties) = taken?;
+                if !page.has_room() {
+                    return Ok(page.cut(snapshot_marker(&blob.name, Some(snapshot))));
+                }
+                page.items.push(ListItem::Snapshot { name: blob.name.clone(), snapshot, properties });
+            }
         }
-        page.items.push(item(blob)?);
+        if !page.has_room() {
+            let only_itself = query.snapshots.then(|| snapshot_marker(listed.name(), None));
+            return Ok(page.cut(only_itself.unwrap_or_else(|| listed.name().to_owned())));
+        }
+        page.items.push(item(listed)?);
     }
     Ok(page.whole())
+}
+
+/// What a listing meets.
+enum Listed {
+    Blob(Blob),
+    /// A name that has staged blocks and no blob.
+    Staged(String, Staging),
+}
+
+impl Listed {
+    fn name(&self) -> &str {
+        match self {
+            Listed::Blob(blob) => &blob.name,
+            Listed::Staged(name, _) => name,
+        }
+    }
+}
+
+/// Names in order: those of blobs, and if asked those that have only staged blocks.
+struct Names<'v> {
+    blobs: Peekable<Walk<'v>>,
+    staged: Option<Peekable<StagedNames>>,
+}
+
+impl<'v> Names<'v> {
+    fn start(view: &'v View, root: u64, from: &[u8], staged: bool) -> Result<Self> {
+        let staged = staged.then(|| StagedNames::start(view, root, from).peekable());
+        Ok(Self { blobs: Walk::start(view, root, from)?.peekable(), staged })
+    }
+}
+
+impl Iterator for Names<'_> {
+    type Item = Result<Listed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let staged = self.staged.as_mut().and_then(Peekable::peek);
+            let order = match (self.blobs.peek(), staged) {
+                (_, None) | (Some(Err(_)), _) => Ordering::Less,
+                (None, Some(_)) | (_, Some(Err(_))) => Ordering::Greater,
+                (Some(Ok(blob)), Some(Ok((name, _)))) => blob.name.cmp(name),
+            };
+            let taken = match order {
+                Ordering::Less => return self.blobs.next().map(|blob| blob.map(Listed::Blob)),
+                // The blob stands for the name.
+                Ordering::Equal | Ordering::Greater => self.staged.as_mut().and_then(Iterator::next),
+            };
+            if order == Ordering::Greater {
+                return taken.map(|staged| staged.map(|(name, staging)| Listed::Staged(name, staging)));
+            }
+        }
+    }
 }
 
 impl EmbeddedStore {
@@ -175,22 +266,22 @@ fn first_line(view: &View, root: u64, folder: &str, query: &ListQuery) -> Result
 }
 
 fn folded(view: &View, root: u64, query: &ListQuery, delimiter: &str, mut page: Page) -> Result<BlobPage> {
-    let mut walk = Walk::start(view, root, start(query).as_bytes())?;
-    while let Some(blob) = walk.next().transpose()? {
-        let Some(rest) = blob.name.strip_prefix(&query.prefix) else { break };
+    let mut walk = Names::start(view, root, start(query).as_bytes(), query.uncommitted)?;
+    while let Some(listed) = walk.next().transpose()? {
+        let Some(rest) = listed.name().strip_prefix(&query.prefix) else { break };
         match rest.find(delimiter) {
             None => {
                 if !page.has_room() {
-                    return Ok(page.cut(blob.name));
+                    return Ok(page.cut(listed.name().to_owned()));
                 }
-                page.items.push(item(blob)?);
+                page.items.push(item(listed)?);
             }
             Some(at) => {
-                let fold = blob.name[..query.prefix.len() + at + delimiter.len()].to_owned();
+                let fold = listed.name()[..query.prefix.len() + at + delimiter.len()].to_owned();
                 if !page.has_room() {
                     return Ok(page.cut(fold));
                 }
-                walk = Walk::start(view, root, &behind(&fold))?;
+                walk = Names::start(view, root, &behind(&fold), query.uncommitted)?;
                 page.items.push(ListItem::Prefix { name: fold, id: 0 });
             }
         }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Found, LocalStore, Metadata, NewContent, Preconditions,
-    Progress, RenameMode, Result, Scratch, Space,
+    BlobBody, BlobPath, BlobProperties, ByteRange, ContentReader, Found, LocalStore, Metadata, NewContent,
+    Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
 use super::EmbeddedStore;
@@ -40,6 +41,16 @@ impl LocalStore for EmbeddedStore {
         self.blob_publish(at, scratch, size, new, conditions)
     }
 
+    fn put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_put_small(at, bytes, new, conditions)
+    }
+
     fn patch(
         &self,
         at: &BlobPath,
@@ -51,6 +62,28 @@ impl LocalStore for EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         self.blob_patch(at, base, scratch, ranges, size, new, conditions)
+    }
+
+    fn open_version(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        part: Option<ByteRange>,
+        conditions: &Preconditions,
+    ) -> Result<ContentReader> {
+        self.open_judged(at, snapshot, part, conditions)
+    }
+
+    fn upload(&self) -> Upload {
+        let files = Arc::clone(&self.files);
+        Upload::new(self.inline_max, move || files.scratch())
+    }
+
+    async fn settle(&self, body: &BlobBody) -> Result<()> {
+        match body.as_file() {
+            Some(file) => sync_files(vec![Arc::clone(file)]).await,
+            None => Ok(()),
+        }
     }
 
     fn set_metadata(

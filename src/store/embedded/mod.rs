@@ -9,9 +9,11 @@
 //! The store must never overwrite bytes that a committed version refers to, and never answer before the change is
 //! written.
 
+mod append;
 mod blobs;
 mod blocks;
 mod cache;
+mod changes;
 mod check;
 mod committer;
 mod containers;
@@ -26,15 +28,20 @@ mod local;
 mod names;
 mod numbers;
 mod options;
+mod pages;
+mod parts;
 mod pool;
+mod properties;
 mod purge;
 mod reading;
 mod record;
 mod rename;
 mod service;
+mod settings;
 mod snapshots;
 mod space;
 mod startup;
+mod tagged;
 mod take_over;
 #[cfg(test)]
 mod tests;
@@ -43,10 +50,10 @@ mod tx;
 mod unsynced;
 mod walk;
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
@@ -54,38 +61,35 @@ pub use check::{CheckError, CheckReport, check};
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 
-use crate::store::{Progress, Result, StoreError};
+use crate::store::{ChangeFeed, Progress, Result, StoreError};
 
 use cache::Cache;
+use changes::{Changes, UserId};
 use committer::Committer;
 use content::Files;
 use keeper::Keeper;
-use kv::Kv;
 use numbers::{Etags, Numbers};
-use record::ContainerRecord;
+use parts::Parts;
 use space::SpaceGuard;
 use startup::Claim;
-use tx::{Points, Slot, Tx, WriterState};
+use tx::{Points, Tx, WriterState};
 
-/// A blob store in a directory.
+/// A blob store in a directory, as one of its users sees it.
+///
+/// Users differ in two things: a user hears of what the others change, and a *durable* user (a front end that promises
+/// it) gets no answer before the change would survive a power loss.
 pub struct EmbeddedStore {
-    folder: PathBuf,
-    clock: Clock,
-    inline_max: u64,
-    kv: Arc<Kv>,
-    numbers: Arc<Numbers>,
-    files: Arc<Files>,
-    slots: Cache<Slot>,
-    containers: Cache<Option<Arc<ContainerRecord>>>,
-    writer: Mutex<WriterState>,
-    /// Held while a blob is tidied: two at once could write into the same file.
-    tidying: Mutex<()>,
-    space: SpaceGuard,
-    /// Whether any block was ever staged; looking for staged blocks is skipped without.
-    staged_any: AtomicBool,
-    committer: Committer,
-    keeper: Keeper,
-    claim: Mutex<Option<Claim>>,
+    parts: Arc<Parts>,
+    user: UserId,
+    durable: bool,
+}
+
+impl Deref for EmbeddedStore {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -105,7 +109,7 @@ impl EmbeddedStore {
         let files = Arc::new(Files::new(claim.content_folder(), Arc::clone(&numbers)));
         let etags = Etags::open(&kv).map_err(failed)?;
         let staged_any = blocks::any_staged(&kv).map_err(failed)?;
-        let store = Arc::new(Self {
+        let parts = Arc::new(Parts {
             folder: folder.to_owned(),
             clock: options.clock,
             inline_max: options.inline_max,
@@ -120,44 +124,37 @@ impl EmbeddedStore {
             tidying: Mutex::default(),
             space: SpaceGuard::new(folder),
             staged_any: AtomicBool::new(staged_any),
+            changes: Changes::default(),
+            appending: std::array::from_fn(|_| tokio::sync::Mutex::default()),
+            page_log: Mutex::default(),
+            users: AtomicU32::new(1),
             claim: Mutex::new(None),
         });
         let leftovers = claim.after_crash().then_some(first_number);
-        store.keeper.start(&store, options.checkpoint_every, leftovers);
-        *store.claim.lock() = Some(claim);
-        Ok(store)
+        parts.keeper.start(&parts, options.checkpoint_every, leftovers);
+        *parts.claim.lock() = Some(claim);
+        Ok(Arc::new(Self { parts, user: 0, durable: false }))
     }
 
-    /// Where the store is.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// A further user of the same store, whose changes the others hear of and whose answers mean durable.
+    pub fn durable_user(&self) -> Arc<Self> {
+        let user = self.users.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { parts: Arc::clone(&self.parts), user, durable: true })
     }
 
-    /// Committed content files that may not be on the disk yet: how many, and their bytes.
-    pub fn unsynced(&self) -> (u64, u64) {
-        self.files.unsynced().amount()
+    /// The store's own user, for work that nobody asked for.
+    fn keeper_user(parts: Arc<Parts>) -> Self {
+        Self { parts, user: 0, durable: false }
     }
 
-    /// How often the database had to be opened again after a failed write.
-    pub fn reopened(&self) -> u64 {
-        self.kv.reopened()
+    /// Tells this user from now on what others change.
+    pub fn subscribe(&self) -> Box<dyn ChangeFeed> {
+        Box::new(self.changes.subscribe(self.user))
     }
 
-    /// Ends the store: everything committed reaches the disk, and the next start needs no cleaning.
-    ///
-    /// Scratch files and readers that are still alive stay usable; nothing may be changed afterwards.
-    pub fn close(&self) -> Result<()> {
-        let Some(claim) = self.claim.lock().take() else { return Ok(()) };
-        self.keeper.stop(&self.files);
-        self.committer.stop();
-        keeper::checkpoint(&self.kv, &self.files, |_| {})?;
-        self.files.drain_unused();
-        keeper::remove_doomed(&self.kv, &self.files, Duration::ZERO);
-        self.kv.close();
-        if !self.keeper.has_leftovers() && !self.files.left_some() {
-            claim.leave_clean();
-        }
-        Ok(())
+    /// What a durable user waits for before it is answered.
+    async fn make_durable(&self) -> Result<()> {
+        if self.durable { self.committer.sync().await } else { Ok(()) }
     }
 
     /// Makes everything committed so far survive a power loss; `progress` is told how far it is now and then.
@@ -201,14 +198,6 @@ impl EmbeddedStore {
             }
             other => other,
         })
-    }
-}
-
-impl Drop for EmbeddedStore {
-    fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(folder = %self.folder.display(), %error, "the store could not be closed cleanly");
-        }
     }
 }
 

@@ -51,7 +51,7 @@ impl EmbeddedStore {
                     tx.batch.put(Space::Misc, trash_key(prefix.id), Vec::new());
                 } else {
                     let entry = Entry::decode(&value)?;
-                    tx.drop_entry(&entry);
+                    tx.drop_entry(&entry)?;
                     if entry.snapshots > 0 {
                         tx.drop_snapshots(entry.properties.id)?;
                     }
@@ -66,7 +66,7 @@ impl EmbeddedStore {
                 let (key, value) = pair?;
                 if !is_staging_key(&key) {
                     let block: StagedBlock = decode(&value, "a staged block")?;
-                    tx.drop_content(&block.content);
+                    tx.drop_content(&block.content)?;
                 }
                 tx.batch.remove(Space::Misc, &*key);
                 done += 1;

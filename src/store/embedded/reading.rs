@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::store::conditions::{Subject, judge_read};
 use crate::store::{
-    BlobDownload, BlobPath, BlobProperties, ByteRange, ContentReader, Found, Piece, Preconditions, Result,
-    SnapshotId, StoreError,
+    AccessTier, BlobDownload, BlobPath, BlobProperties, ByteRange, ContentReader, Found, Piece,
+    Preconditions, Result, SnapshotId, StoreError,
 };
 
 use super::EmbeddedStore;
@@ -25,19 +25,21 @@ const TRIES: u32 = 100;
 pub(super) struct ReaderPin {
     files: Arc<Files>,
     numbers: Vec<u64>,
-    entry: Arc<Entry>,
+    pieces: Arc<[Extent]>,
 }
 
 impl ReaderPin {
-    fn new(files: &Arc<Files>, entry: &Arc<Entry>) -> Self {
-        let numbers = entry.content.files();
-        files.pin(&numbers, entry);
-        Self { files: Arc::clone(files), numbers, entry: Arc::clone(entry) }
+    fn new(files: &Arc<Files>, pieces: Arc<[Extent]>) -> Self {
+        let mut numbers: Vec<u64> = pieces.iter().filter_map(|piece| Some(piece.source?.file)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        files.pin(&numbers, &pieces);
+        Self { files: Arc::clone(files), numbers, pieces }
     }
 
     /// The pieces of the version.
     pub(super) fn extents(&self) -> &[Extent] {
-        self.entry.content.extents()
+        &self.pieces
     }
 }
 
@@ -49,7 +51,7 @@ impl std::fmt::Debug for ReaderPin {
 
 impl Drop for ReaderPin {
     fn drop(&mut self) {
-        self.files.unpin(&self.numbers, &self.entry);
+        self.files.unpin(&self.numbers, &self.pieces);
     }
 }
 
@@ -70,6 +72,11 @@ impl EmbeddedStore {
         self.slot(&key).map(Some)
     }
 
+    /// The current version of a blob that must exist.
+    pub(super) fn existing_entry(&self, at: &BlobPath) -> Result<Arc<Entry>> {
+        self.current(at)?.ok_or_else(|| StoreError::BlobNotFound(at.to_string()))
+    }
+
     pub(super) fn blob_find(&self, at: &BlobPath) -> Result<Found> {
         let slot = self.lookup(at)?.unwrap_or_default();
         Ok(Found {
@@ -84,7 +91,7 @@ impl EmbeddedStore {
     }
 
     /// The current version, or the snapshot, under the conditions of a read.
-    fn judged(
+    pub(super) fn judged(
         &self,
         at: &BlobPath,
         snapshot: Option<SnapshotId>,
@@ -100,18 +107,22 @@ impl EmbeddedStore {
     }
 
     pub(super) fn blob_reader(&self, at: &BlobPath) -> Result<ContentReader> {
-        self.open_version(at, None, &Preconditions::default())
+        self.open_judged(at, None, None, &Preconditions::default())
     }
 
     /// A reader of the version that passes the conditions.
-    pub(super) fn open_version(
+    pub(super) fn open_judged(
         &self,
         at: &BlobPath,
         snapshot: Option<SnapshotId>,
+        part: Option<ByteRange>,
         conditions: &Preconditions,
     ) -> Result<ContentReader> {
         for _ in 0..TRIES {
             let entry = self.judged(at, snapshot, conditions)?;
+            if entry.properties.tier.is_some_and(|tier| tier.tier == AccessTier::Archive) {
+                return Err(StoreError::BlobArchived(at.to_string()));
+            }
             let still_there = || -> Result<bool> {
                 let now = match snapshot {
                     None => self.current(at)?,
@@ -121,10 +132,15 @@ impl EmbeddedStore {
                     now.properties.etag == entry.properties.etag && now.content == entry.content
                 }))
             };
-            if let Some(reader) = self.open_entry(&entry, &still_there)? {
+            if let Some(reader) = self.open_part(&entry, part, &still_there)? {
                 return Ok(reader);
             }
             if still_there()? {
+                if matches!(entry.content, Content::Pages(_)) {
+                    // Its map changed; the record follows in a moment.
+                    std::thread::yield_now();
+                    continue;
+                }
                 return Err(StoreError::Damaged(format!("the content of {at} is missing")));
             }
         }
@@ -137,23 +153,37 @@ impl EmbeddedStore {
         entry: &Arc<Entry>,
         still_there: &dyn Fn() -> Result<bool>,
     ) -> Result<Option<ContentReader>> {
+        self.open_part(entry, None, still_there)
+    }
+
+    /// The same when only a part of the content will be read: what is outside may read as zeros.
+    fn open_part(
+        &self,
+        entry: &Arc<Entry>,
+        part: Option<ByteRange>,
+        still_there: &dyn Fn() -> Result<bool>,
+    ) -> Result<Option<ContentReader>> {
         let properties = Arc::clone(&entry.properties);
-        let extents = match &entry.content {
+        let extents: Arc<[Extent]> = match &entry.content {
             Content::Empty => return Ok(Some(ContentReader::from_bytes(properties, Bytes::new()))),
             Content::Inline(number) => {
                 let value = self.kv.get(Space::Inline, &number.to_be_bytes())?;
                 return Ok(value.map(|value| ContentReader::from_bytes(properties, value.into())));
             }
-            Content::Extents(extents) => extents,
+            Content::Extents(extents) => extents.as_slice().into(),
+            Content::Pages(map) => match self.page_pieces(*map, properties.size, part)? {
+                Some(pieces) => pieces.into(),
+                None => return Ok(None),
+            },
         };
-        let pin = ReaderPin::new(&self.files, entry);
+        let pin = ReaderPin::new(&self.files, Arc::clone(&extents));
         // Pinned first, looked again after: whoever drops the last reference from now on sees the pin.
         if !still_there()? {
             return Ok(None);
         }
         let mut pieces = Vec::with_capacity(extents.len());
         let mut start = 0;
-        for extent in extents {
+        for extent in extents.iter() {
             let source = match extent.source {
                 None => None,
                 Some(source) => match self.files.open(source.file) {
@@ -184,7 +214,7 @@ impl EmbeddedStore {
         range: Option<ByteRange>,
         conditions: &Preconditions,
     ) -> Result<BlobDownload> {
-        let reader = self.open_version(at, snapshot, conditions)?;
+        let reader = self.open_judged(at, snapshot, range, conditions)?;
         let size = reader.size();
         let (offset, length) = match range {
             None => (0, size),

@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::share::Moment;
 use crate::share::lease::Lease;
-use crate::store::{BlobProperties, ETag, HttpHeaders, Metadata, Result, StoreError};
+use crate::store::{
+    BlobKind, BlobProperties, BlobTier, ContainerAcl, CopyState, ETag, HttpHeaders, Metadata, Result,
+    StoreError, Tags,
+};
 
 /// Where a version's bytes are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +24,15 @@ pub(super) enum Content {
     Inline(u64),
     /// In files, piece after piece.
     Extents(Vec<Extent>),
+    /// In the page map of this number: what is not in it is zeros. Never shared between records.
+    Pages(PageMap),
+}
+
+/// Where the pages of a page blob are, and the how manieth state of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PageMap {
+    pub(super) number: u64,
+    pub(super) version: u64,
 }
 
 /// A piece of content.
@@ -55,7 +67,7 @@ impl Content {
     pub(super) fn extents(&self) -> &[Extent] {
         match self {
             Content::Extents(extents) => extents,
-            Content::Empty | Content::Inline(_) => &[],
+            Content::Empty | Content::Inline(_) | Content::Pages(_) => &[],
         }
     }
 }
@@ -71,10 +83,36 @@ pub(super) struct Entry {
     pub(super) snapshots: u32,
 }
 
+/// What most blobs do not have; one byte if there is none of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Extra {
+    tier: Option<BlobTier>,
+    tags: Tags,
+    copy: Option<Box<CopyState>>,
+    sequence_number: u64,
+    appended_blocks: u32,
+    sealed: bool,
+}
+
+impl Extra {
+    fn of(blob: &BlobProperties) -> Option<Self> {
+        let extra = Self {
+            tier: blob.tier,
+            tags: blob.tags.clone(),
+            copy: blob.copy.clone(),
+            sequence_number: blob.sequence_number,
+            appended_blocks: blob.appended_blocks,
+            sealed: blob.sealed,
+        };
+        (extra != Self::default()).then_some(extra)
+    }
+}
+
 #[derive(Serialize)]
 struct BlobOut<'a> {
     id: u64,
     etag: ETag,
+    kind: BlobKind,
     size: u64,
     created: Moment,
     modified: Moment,
@@ -85,12 +123,14 @@ struct BlobOut<'a> {
     metadata: &'a Metadata,
     headers: Option<&'a HttpHeaders>,
     content_md5: Option<[u8; 16]>,
+    extra: Option<Extra>,
 }
 
 #[derive(Deserialize)]
 struct BlobIn {
     id: u64,
     etag: ETag,
+    kind: BlobKind,
     size: u64,
     created: Moment,
     modified: Moment,
@@ -101,6 +141,7 @@ struct BlobIn {
     metadata: Metadata,
     headers: Option<HttpHeaders>,
     content_md5: Option<[u8; 16]>,
+    extra: Option<Extra>,
 }
 
 impl Entry {
@@ -109,6 +150,7 @@ impl Entry {
         encode(&BlobOut {
             id: blob.id,
             etag: blob.etag,
+            kind: blob.kind,
             size: blob.size,
             created: blob.created,
             modified: blob.modified,
@@ -119,14 +161,17 @@ impl Entry {
             metadata: &blob.metadata,
             headers: (blob.headers != HttpHeaders::default()).then_some(&blob.headers),
             content_md5: blob.content_md5,
+            extra: Extra::of(blob),
         })
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let blob: BlobIn = decode(bytes, "a blob record")?;
+        let extra = blob.extra.unwrap_or_default();
         let properties = BlobProperties {
             id: blob.id,
             etag: blob.etag,
+            kind: blob.kind,
             size: blob.size,
             created: blob.created,
             modified: blob.modified,
@@ -134,6 +179,12 @@ impl Entry {
             headers: blob.headers.unwrap_or_default(),
             content_md5: blob.content_md5,
             lease: blob.lease,
+            tier: extra.tier,
+            tags: extra.tags,
+            copy: extra.copy,
+            sequence_number: extra.sequence_number,
+            appended_blocks: extra.appended_blocks,
+            sealed: extra.sealed,
         };
         Ok(Self {
             properties: Arc::new(properties),
@@ -167,6 +218,7 @@ pub(super) struct ContainerRecord {
     pub(super) etag: ETag,
     pub(super) modified: Moment,
     pub(super) metadata: Metadata,
+    pub(super) acl: ContainerAcl,
     pub(super) lease: Lease,
 }
 
@@ -211,6 +263,7 @@ mod tests {
             properties: Arc::new(BlobProperties {
                 id: 3,
                 etag: ETag(0x8D0),
+                kind: BlobKind::Page,
                 size: 30,
                 created: Moment(1),
                 modified: Moment(-2),
@@ -218,6 +271,12 @@ mod tests {
                 headers: HttpHeaders { content_type: Some("text/plain".into()), ..HttpHeaders::default() },
                 content_md5: Some([9; 16]),
                 lease: Lease::default(),
+                tier: None,
+                tags: Tags::new([("k".to_owned(), "v".to_owned())].into()).unwrap(),
+                copy: None,
+                sequence_number: 7,
+                appended_blocks: 0,
+                sealed: false,
             }),
             content: Content::Extents(vec![Extent { len: 10, source }, Extent { len: 20, source: None }]),
             block_list: Some(4),

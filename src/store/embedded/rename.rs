@@ -55,7 +55,7 @@ impl Tx<'_> {
     /// After the swap: what was at the target goes, except its snapshots, which belong to the name.
     fn drop_replaced(&mut self, source: &Spot, target: &Spot) -> Result<()> {
         let Some(replaced) = self.take_slot(source).blob else { return Ok(()) };
-        self.drop_entry(&replaced);
+        self.drop_entry(&replaced)?;
         if replaced.snapshots == 0 {
             return Ok(());
         }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use crate::share::Moment;
 use crate::store::conditions::{Presence, WriteKind, judge_write};
 use crate::store::{
-    BlobPath, BlobProperties, DeleteSnapshots, Metadata, Preconditions, Result, SnapshotId, StoreError,
+    BlobPath, BlobProperties, CopySource, DeleteSnapshots, Metadata, Preconditions, Result, SnapshotId,
+    StoreError,
 };
 
-use super::kv::Space;
+use super::kv::{Space, View};
 use super::record::Entry;
 use super::tx::{Tx, changed, points};
 use super::{EmbeddedStore, Growth};
@@ -50,11 +51,12 @@ impl EmbeddedStore {
         metadata: Option<&Metadata>,
         conditions: &Preconditions,
     ) -> Result<(SnapshotId, Arc<BlobProperties>)> {
-        self.with_second(at, None, |entry, body| {
+        let judge = |_: &Entry| Ok(());
+        self.with_second(&CopySource::of(at), &judge, |entry, body| {
             self.write(Growth::Adds, points!("snapshot"), |tx| {
                 let (spot, now) = tx.existing(at)?;
                 let found = Presence::Present((&*now.properties).into());
-                judge_write(conditions, tx.now, WriteKind::Keep, found)
+                judge_write(conditions, tx.now, WriteKind::Keep, &found)
                     .map_err(|refusal| refusal.about(at))?;
                 if now.content != entry.content {
                     return Ok(None);
@@ -82,23 +84,40 @@ impl EmbeddedStore {
         })
     }
 
-    pub(super) fn snapshot_list(&self, at: &BlobPath) -> Result<Vec<(SnapshotId, Arc<BlobProperties>)>> {
-        let blob = self.current(at)?.ok_or_else(|| StoreError::BlobNotFound(at.to_string()))?;
-        let view = self.kv.view()?;
-        let read = |pair: std::result::Result<(super::kv::Value, super::kv::Value), super::kv::KvError>| {
+    /// Snapshots of the blob with this number from `from` on, oldest first.
+    pub(super) fn snapshots_from<'v>(
+        view: &'v View,
+        id: u64,
+        from: Option<SnapshotId>,
+    ) -> impl Iterator<Item = Result<(SnapshotId, Arc<BlobProperties>)>> + use<'v> {
+        let first = from.map_or_else(|| snapshots_key(id), |from| snapshot_key(id, from));
+        view.range(Space::Misc, &first, Some(&snapshots_key(id + 1))).map(|pair| {
             let (key, value) = pair?;
             Ok((snapshot_of(&key)?, Entry::decode(&value)?.properties))
-        };
-        view.prefix(Space::Misc, &snapshots_key(blob.properties.id)).map(read).collect()
+        })
     }
 
-    pub(super) fn snapshot_delete(&self, at: &BlobPath, snapshot: SnapshotId) -> Result<()> {
+    pub(super) fn snapshot_list(&self, at: &BlobPath) -> Result<Vec<(SnapshotId, Arc<BlobProperties>)>> {
+        let blob = self.current(at)?.ok_or_else(|| StoreError::BlobNotFound(at.to_string()))?;
+        Self::snapshots_from(&self.kv.view()?, blob.properties.id, None).collect()
+    }
+
+    pub(super) fn snapshot_delete(
+        &self,
+        at: &BlobPath,
+        snapshot: SnapshotId,
+        conditions: &Preconditions,
+    ) -> Result<()> {
         self.write(Growth::Frees, points!("delete_snapshot"), |tx| {
             let (spot, entry) = tx.existing(at)?;
             let key = snapshot_key(entry.properties.id, snapshot);
             let value = self.kv.get(Space::Misc, &key)?;
             let value = value.ok_or_else(|| StoreError::BlobNotFound(format!("{at} (snapshot)")))?;
-            tx.drop_entry(&Entry::decode(&value)?);
+            let taken = Entry::decode(&value)?;
+            let found = Presence::Present((&*taken.properties).into());
+            judge_write(conditions, tx.now, WriteKind::Change, &found)
+                .map_err(|refusal| refusal.about(at))?;
+            tx.drop_entry(&taken)?;
             tx.batch.remove(Space::Misc, key);
             let mut base = Entry::clone(&entry);
             base.snapshots = base.snapshots.saturating_sub(1);
@@ -116,7 +135,8 @@ impl EmbeddedStore {
         self.write(Growth::Frees, points!("delete"), |tx| {
             let (spot, entry) = tx.existing(at)?;
             let found = Presence::Present((&*entry.properties).into());
-            judge_write(conditions, tx.now, WriteKind::Change, found).map_err(|refusal| refusal.about(at))?;
+            judge_write(conditions, tx.now, WriteKind::Change, &found)
+                .map_err(|refusal| refusal.about(at))?;
             match snapshots {
                 DeleteSnapshots::Refuse if entry.snapshots > 0 => {
                     return Err(StoreError::SnapshotsPresent(at.to_string()));
@@ -132,19 +152,35 @@ impl EmbeddedStore {
             }
             let root = self.container(&at.container)?.root;
             tx.take_blob(&spot);
-            tx.drop_entry(&entry);
+            tx.drop_entry(&entry)?;
             tx.drop_staged(root, at)
         })
     }
 }
 
 impl Tx<'_> {
+    /// Changes properties of a snapshot that its version tag does not cover.
+    pub(super) fn change_snapshot(
+        &mut self,
+        at: &BlobPath,
+        base: &Entry,
+        snapshot: SnapshotId,
+        change: impl FnOnce(&mut BlobProperties),
+    ) -> Result<Arc<BlobProperties>> {
+        let key = snapshot_key(base.properties.id, snapshot);
+        let value = self.store.kv.get(Space::Misc, &key)?;
+        let value = value.ok_or_else(|| StoreError::BlobNotFound(format!("{at} (snapshot)")))?;
+        let taken = changed(&Entry::decode(&value)?, change);
+        self.batch.put(Space::Misc, key, taken.encode()?);
+        Ok(taken.properties)
+    }
+
     /// Removes all snapshots of a blob.
     pub(super) fn drop_snapshots(&mut self, id: u64) -> Result<()> {
         let view = self.store.kv.view()?;
         for pair in view.prefix(Space::Misc, &snapshots_key(id)) {
             let (key, value) = pair?;
-            self.drop_entry(&Entry::decode(&value)?);
+            self.drop_entry(&Entry::decode(&value)?)?;
             self.batch.remove(Space::Misc, &*key);
         }
         Ok(())

@@ -22,7 +22,7 @@ use super::kv::{Kv, KvError, KvOptions};
 use super::options::EmbeddedOptions;
 
 const FORMAT_PREFIX: &str = "leasefs embedded store, format ";
-const FORMAT_VERSION: &str = "1";
+const FORMAT_VERSION: &str = "2";
 const FORMAT_FILE: &str = "FORMAT";
 const FORMAT_NEW_FILE: &str = "FORMAT.new";
 const OWNER_FILE: &str = "owner";

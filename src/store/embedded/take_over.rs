@@ -44,7 +44,7 @@ impl EmbeddedStore {
             }
             let content = Content::Extents(whole(&copy, reader.size()));
             tx.refer(&content);
-            tx.drop_content(&entry.content);
+            tx.drop_content(&entry.content)?;
             tx.put_blob(&spot, Arc::new(Entry { content, ..(*entry).clone() }));
             Ok(())
         })?;
@@ -86,7 +86,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
         let share = ContainerName::new("share").unwrap();
-        store.create_container(&share, Metadata::new()).await.unwrap();
+        store.create_container(&share, Metadata::new(), crate::store::PublicAccess::None).await.unwrap();
         let at = BlobPath::new(share, BlobName::new("a").unwrap());
         let always = Preconditions::default();
         let old = vec![1; 200_000];

@@ -107,7 +107,7 @@ impl EmbeddedStore {
         };
         let busy = used_by(entry.content.extents())
             || self.files.is_held(base)
-            || self.files.readers(base).iter().any(|reader| used_by(reader.content.extents()))
+            || self.files.readers(base).iter().any(|reader| used_by(reader))
             || self.reference_count(base)? != 1;
         Ok((!busy).then_some(base))
     }
@@ -172,7 +172,7 @@ impl EmbeddedStore {
             let source = Some(Source { file, offset: 0 });
             let content = Content::Extents(vec![Extent { len: entry.properties.size, source }]);
             tx.refer(&content);
-            tx.drop_content(&now.content);
+            tx.drop_content(&now.content)?;
             let mut tidied = Entry::clone(&now);
             tidied.content = content;
             tx.put_blob(&spot, Arc::new(tidied));

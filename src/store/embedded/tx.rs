@@ -11,14 +11,17 @@ use parking_lot::MutexGuard;
 
 use crate::share::Moment;
 use crate::store::conditions::Presence;
-use crate::store::{BlobProperties, ContainerName, ETag, Result, StoreError, crash_point};
+use crate::store::{
+    BlobProperties, ChangeEvent, ContainerName, ETag, Found, Result, StoreError, crash_point,
+};
 
 use super::EmbeddedStore;
 use super::containers::container_key;
 use super::kv::{Batch, Space};
 use super::names::{prefix_key, slot_key, split};
 use super::numbers::Etags;
-use super::record::{ContainerRecord, Content, Entry, Prefix, decode, encode};
+use super::record::{ContainerRecord, Content, Entry, Extent, Prefix, decode, encode};
+use super::walk::segment;
 
 /// What only the writer touches.
 pub(super) struct WriterState {
@@ -237,9 +240,10 @@ impl<'a> Tx<'a> {
     }
 
     /// A record does not refer to this content any more.
-    pub(super) fn drop_content(&mut self, content: &Content) {
+    pub(super) fn drop_content(&mut self, content: &Content) -> Result<()> {
         match content {
             Content::Empty => {}
+            Content::Pages(map) => self.drop_pages(map.number)?,
             Content::Inline(number) => self.batch.remove(Space::Inline, number.to_be_bytes()),
             Content::Extents(_) => {
                 for file in content.files() {
@@ -247,14 +251,24 @@ impl<'a> Tx<'a> {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Records refer to these pieces from now on, or do not any more: each file of them counts once.
+    pub(super) fn refer_to_pieces(&mut self, pieces: &[Extent], change: i64) {
+        let mut files: Vec<u64> = pieces.iter().filter_map(|piece| Some(piece.source?.file)).collect();
+        files.sort_unstable();
+        files.dedup();
+        files.into_iter().for_each(|file| self.count_reference(file, change));
     }
 
     /// A version is gone: its content and its block list.
-    pub(super) fn drop_entry(&mut self, entry: &Entry) {
-        self.drop_content(&entry.content);
+    pub(super) fn drop_entry(&mut self, entry: &Entry) -> Result<()> {
+        self.drop_content(&entry.content)?;
         if let Some(number) = entry.block_list {
             self.batch.remove(Space::Inline, number.to_be_bytes());
         }
+        Ok(())
     }
 
     fn count_reference(&mut self, file: u64, change: i64) {
@@ -314,6 +328,7 @@ impl<'a> Tx<'a> {
             return Err(error.into());
         }
         crash_point(operation.after);
+        let events = if self.store.changes.anybody() { self.events() } else { Vec::new() };
         for touched in self.touched.drain(..) {
             self.store.slots.change(&touched.key, touched.new);
         }
@@ -321,7 +336,42 @@ impl<'a> Tx<'a> {
             self.store.containers.change(name.as_str().as_bytes(), record);
         }
         self.store.files.settle(&counts);
+        // After the caches: whoever is told and looks sees what was changed.
+        self.store.changes.tell(self.store.user, &events);
         Ok(())
+    }
+}
+
+/// What others are told.
+impl Tx<'_> {
+    fn events(&self) -> Vec<ChangeEvent> {
+        let mut events: Vec<ChangeEvent> = self.touched.iter().filter_map(Touched::event).collect();
+        if self.containers.iter().any(|(_, record)| record.is_none()) {
+            events.push(ChangeEvent::Everything);
+        }
+        events
+    }
+}
+
+impl Touched {
+    /// What is different for somebody who looks from outside.
+    fn event(&self) -> Option<ChangeEvent> {
+        let same_blob = match (&self.old.blob, &self.new.blob) {
+            (None, None) => true,
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new) || Arc::ptr_eq(&old.properties, &new.properties),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let number = |slot: &Slot| slot.prefix.map(|prefix| prefix.id);
+        if same_blob && number(&self.old) == number(&self.new) {
+            return None;
+        }
+        let found = |slot: &Slot| Found {
+            blob: slot.blob.as_ref().map(|blob| Arc::clone(&blob.properties)),
+            prefix: number(slot),
+        };
+        let parent = self.key.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let name = String::from_utf8_lossy(segment(&self.key)).into_owned();
+        Some(ChangeEvent::Name { parent, name, before: found(&self.old), after: found(&self.new) })
     }
 }
 

@@ -69,11 +69,21 @@ impl Model {
     }
 
     fn set_share(&mut self, id: u64, share: [bool; 3]) -> Result<(), Refusal> {
-        let open = self.opens.iter().find(|open| open.id == id).cloned().ok_or(Refusal::NotOpen)?;
-        if !self.blockers(open.access, share, Some(id)).is_empty() {
+        let access = self.opens.iter().find(|open| open.id == id).ok_or(Refusal::NotOpen)?.access;
+        self.set_claim(id, access, share)
+    }
+
+    fn set_claim(&mut self, id: u64, access: [bool; 3], share: [bool; 3]) -> Result<(), Refusal> {
+        if !self.opens.iter().any(|open| open.id == id) {
+            return Err(Refusal::NotOpen);
+        }
+        if !self.blockers(access, share, Some(id)).is_empty() {
             return Err(Refusal::SharingViolation);
         }
-        self.opens.iter_mut().filter(|open| open.id == id).for_each(|open| open.share = share);
+        for open in self.opens.iter_mut().filter(|open| open.id == id) {
+            (open.access, open.share) = (access, share);
+            open.on_close &= access[2];
+        }
         Ok(())
     }
 
@@ -129,6 +139,7 @@ enum Step {
     Open(u64, [bool; 3], [bool; 3]),
     Close(u64),
     SetShare(u64, [bool; 3]),
+    SetClaim(u64, [bool; 3], [bool; 3]),
     Mark(u64),
     Unmark(u64),
     Clear,
@@ -168,7 +179,8 @@ impl Dice {
             // Mostly generous share modes, or hardly two opens would ever meet.
             0..8 => Step::Open(id, self.classes(40), self.classes(85)),
             8..12 => Step::Close(id),
-            12..15 => Step::SetShare(id, self.classes(85)),
+            12..14 => Step::SetShare(id, self.classes(85)),
+            14 => Step::SetClaim(id, self.classes(40), self.classes(85)),
             15 => Step::Mark(id),
             16 => Step::Unmark(id),
             17 => Step::Clear,
@@ -216,6 +228,10 @@ fn take(step: Step, state: &mut FileShareState, model: &mut Model) {
         Step::SetShare(id, share) => {
             let mode = letters(share).parse().unwrap();
             assert_eq!(state.set_share(OpenId(id), mode), model.set_share(id, share));
+        }
+        Step::SetClaim(id, access, share) => {
+            let (a, s) = (letters(access).parse().unwrap(), letters(share).parse().unwrap());
+            assert_eq!(state.set_claim(OpenId(id), a, s), model.set_claim(id, access, share));
         }
         Step::Mark(id) => {
             let expected = model.deleter(id).map(|_| ());

@@ -30,7 +30,7 @@ impl Bench {
     pub(super) fn new(options: EmbeddedOptions) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(folder.path(), options).unwrap();
-        block_on(store.create_container(&share(), Default::default())).unwrap();
+        block_on(store.create_container(&share(), Default::default(), Default::default())).unwrap();
         Self { store, folder }
     }
 
@@ -51,8 +51,13 @@ impl Bench {
 
     pub(super) fn put(&self, name: &str, body: &[u8]) -> Arc<BlobProperties> {
         let body = bytes::Bytes::copy_from_slice(body);
-        block_on(self.store.put_blob(&at(name), body, NewContent::default(), &Preconditions::default()))
-            .unwrap()
+        block_on(self.store.put_blob(
+            &at(name),
+            body.into(),
+            NewContent::default(),
+            &Preconditions::default(),
+        ))
+        .unwrap()
     }
 
     pub(super) fn publish(&self, name: &str, scratch: &Scratch, size: u64) -> Arc<BlobProperties> {
@@ -73,11 +78,15 @@ impl Bench {
         let mut marker = None;
         loop {
             let delimiter = delimiter.map(str::to_owned);
-            let query = ListQuery { prefix: prefix.into(), delimiter, marker, max: 3 };
+            let query =
+                ListQuery { prefix: prefix.into(), delimiter, marker, max: 3, ..ListQuery::default() };
             let page = block_on(self.store.list_blobs(&share(), &query)).unwrap();
             assert!(page.items.len() <= 3);
             names.extend(page.items.into_iter().map(|item| match item {
-                ListItem::Blob { name, .. } | ListItem::Prefix { name, .. } => name,
+                ListItem::Blob { name, .. }
+                | ListItem::Prefix { name, .. }
+                | ListItem::Snapshot { name, .. }
+                | ListItem::Uncommitted { name, .. } => name,
             }));
             match page.next {
                 Some(next) => marker = Some(next),

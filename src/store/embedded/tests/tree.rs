@@ -112,13 +112,17 @@ fn compare_markers(bench: &Bench, model: &Model, marker: &str) {
             delimiter: delimiter.clone(),
             marker: Some(marker.into()),
             max: 1000,
+            ..ListQuery::default()
         };
         let page = block_on(bench.store.list_blobs(&share(), &query)).unwrap();
         let names: Vec<String> = page
             .items
             .into_iter()
             .map(|item| match item {
-                ListItem::Blob { name, .. } | ListItem::Prefix { name, .. } => name,
+                ListItem::Blob { name, .. }
+                | ListItem::Prefix { name, .. }
+                | ListItem::Snapshot { name, .. }
+                | ListItem::Uncommitted { name, .. } => name,
             })
             .collect();
         let behind: Model = model.range(marker.to_owned()..).map(|(k, v)| (k.clone(), v.clone())).collect();

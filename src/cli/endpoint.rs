@@ -1,0 +1,230 @@
+//! The blob endpoint of `leasefs serve` and of `leasefs mount --blob-addr`: from what was typed to a running server.
+//!
+//! Keys come from files, never from arguments, and are never printed.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ValueEnum;
+
+use super::args::EndpointArgs;
+use super::error::CliError;
+use crate::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use crate::rest::blobs::{BlobService, CopySources};
+use crate::rest::server::{Limits, Server, ServerConfig, load_tls};
+use crate::store::embedded::EmbeddedStore;
+
+/// A key file larger than this is not one.
+const KEY_FILE_MAX: u64 = 4 * 1024;
+
+/// Where content may be copied from, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum CopyChoice {
+    Own,
+    Loopback,
+    Any,
+}
+
+/// Everything an endpoint needs to know; checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndpointPlan {
+    pub(super) addr: SocketAddr,
+    /// Name and key file; absent: the emulators' well-known account.
+    account: Option<(String, PathBuf)>,
+    /// Certificate and key.
+    tls: Option<(PathBuf, PathBuf)>,
+    copy: CopyChoice,
+}
+
+impl EndpointPlan {
+    /// Checks what was typed.
+    pub(super) fn new(addr: SocketAddr, args: EndpointArgs) -> Result<Self, CliError> {
+        let account = match (args.account, args.account_key_file) {
+            (Some(name), Some(file)) => Some((name, file)),
+            (None, None) => None,
+            (Some(_), None) => return Err(usage("--account needs --account-key-file")),
+            (None, Some(_)) => return Err(usage("--account-key-file needs --account")),
+        };
+        let tls = match (args.tls_cert, args.tls_key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => return Err(usage("--tls-cert needs --tls-key")),
+            (None, Some(_)) => return Err(usage("--tls-key needs --tls-cert")),
+        };
+        let local = is_loopback(addr.ip());
+        if account.is_none() && !local {
+            return Err(CliError::Usage(format!(
+                "the address {addr} can be reached from other machines, and the default account's key is known to \
+                 everybody; name an account with --account and --account-key-file"
+            )));
+        }
+        // Who can ask for a copy could reach this machine's own servers through it.
+        let copy = args.copy_from.unwrap_or(if local { CopyChoice::Loopback } else { CopyChoice::Own });
+        Ok(Self { addr, account, tls, copy })
+    }
+
+    /// Starts the server on an open store. Must be called on the runtime.
+    pub(super) fn start(&self, store: Arc<EmbeddedStore>) -> Result<Endpoint, CliError> {
+        let accounts = self.accounts()?;
+        let tls = match &self.tls {
+            Some((certificate, key)) => {
+                Some(load_tls(certificate, key).map_err(|problem| CliError::Failed(problem.to_string()))?)
+            }
+            None => None,
+        };
+        let copy = match self.copy {
+            CopyChoice::Own => CopySources::Own,
+            CopyChoice::Loopback => CopySources::Loopback,
+            CopyChoice::Any => CopySources::Any,
+        };
+        let service = Arc::new(BlobService::new(store, accounts, copy));
+        let config = ServerConfig { addr: self.addr, tls, limits: Limits::default() };
+        let server = Server::start(&config, service).map_err(|problem| cannot_listen(self.addr, &problem))?;
+        if self.tls.is_none() && !is_loopback(self.addr.ip()) {
+            tracing::warn!(addr = %server.addr(), "without --tls-cert and --tls-key, content and signatures travel unencrypted");
+        }
+        Ok(Endpoint {
+            connection: self.connection_string(server.addr()),
+            url: self.url(server.addr()),
+            server,
+        })
+    }
+
+    fn accounts(&self) -> Result<Accounts, CliError> {
+        let Some((name, file)) = &self.account else { return Ok(Accounts::development()) };
+        let keys = read_keys(file)?;
+        Accounts::single(name, &keys).map_err(|problem| {
+            CliError::Failed(format!(
+                "the account {name} with the keys in {} cannot be used: {problem}",
+                file.display()
+            ))
+        })
+    }
+
+    fn account_name(&self) -> &str {
+        self.account.as_ref().map_or(DEVELOPMENT_ACCOUNT, |(name, _)| name)
+    }
+
+    /// The account's URL at `addr`.
+    fn url(&self, addr: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{addr}/{}", self.account_name())
+    }
+
+    /// What a client needs, to paste. The well-known key is no secret; a key of one's own is not shown.
+    fn connection_string(&self, addr: SocketAddr) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let key = match &self.account {
+            None => DEVELOPMENT_KEY.to_owned(),
+            Some((_, file)) => format!("(a key in {})", file.display()),
+        };
+        format!(
+            "DefaultEndpointsProtocol={scheme};AccountName={};AccountKey={key};BlobEndpoint={};",
+            self.account_name(),
+            self.url(addr)
+        )
+    }
+}
+
+/// A running endpoint.
+pub(super) struct Endpoint {
+    pub(super) server: Server,
+    /// The account's URL.
+    pub(super) url: String,
+    /// For clients.
+    pub(super) connection: String,
+}
+
+/// The keys in a file: one or two lines of base64. Anybody who can read them owns the account.
+fn read_keys(path: &Path) -> Result<Vec<String>, CliError> {
+    use std::os::unix::fs::MetadataExt;
+    let failed = |why: String| {
+        CliError::Failed(format!("the account key file {} cannot be used: {why}", path.display()))
+    };
+    let about = std::fs::metadata(path).map_err(|e| failed(e.to_string()))?;
+    if about.len() > KEY_FILE_MAX {
+        return Err(failed(format!("it is larger than {KEY_FILE_MAX} bytes")));
+    }
+    if about.mode() & 0o007 != 0 {
+        return Err(failed(format!("everybody can read it; chmod 600 {}", path.display())));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let keys: Vec<String> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+    match keys.len() {
+        1 | 2 => Ok(keys),
+        count => Err(failed(format!("it must hold one or two keys, one per line, and it holds {count}"))),
+    }
+}
+
+fn cannot_listen(addr: SocketAddr, problem: &io::Error) -> CliError {
+    CliError::Failed(match problem.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("the address {addr} is in use by another program; choose another port with --blob-addr")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!("the address {addr} is not one of this machine's; choose another one with --blob-addr")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("the port {} needs more rights than this user has; choose one above 1023", addr.port())
+        }
+        _ => format!("the address {addr} cannot be listened on: {problem}"),
+    })
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.is_loopback()
+}
+
+fn usage(text: &str) -> CliError {
+    CliError::Usage(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(addr: &str, args: EndpointArgs) -> Result<EndpointPlan, String> {
+        EndpointPlan::new(addr.parse().unwrap(), args).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn the_well_known_account_stays_on_this_machine() {
+        assert!(plan("127.0.0.1:0", EndpointArgs::default()).is_ok());
+        assert!(plan("[::1]:0", EndpointArgs::default()).is_ok());
+        assert!(plan("0.0.0.0:0", EndpointArgs::default()).unwrap_err().contains("--account-key-file"));
+        let own = EndpointArgs {
+            account: Some("mine".into()),
+            account_key_file: Some("keys".into()),
+            ..EndpointArgs::default()
+        };
+        assert_eq!(plan("0.0.0.0:0", own.clone()).unwrap().copy, CopyChoice::Own);
+        assert_eq!(plan("127.0.0.1:0", own).unwrap().copy, CopyChoice::Loopback);
+    }
+
+    #[test]
+    fn half_of_a_pair_is_refused() {
+        for args in [
+            EndpointArgs { account: Some("a".into()), ..EndpointArgs::default() },
+            EndpointArgs { account_key_file: Some("a".into()), ..EndpointArgs::default() },
+            EndpointArgs { tls_cert: Some("a".into()), ..EndpointArgs::default() },
+            EndpointArgs { tls_key: Some("a".into()), ..EndpointArgs::default() },
+        ] {
+            assert!(plan("127.0.0.1:0", args).unwrap_err().contains("needs"));
+        }
+    }
+
+    #[test]
+    fn keys_are_read_from_private_files_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("keys");
+        std::fs::write(&file, "a2V5MQ==\n\na2V5Mg==\n").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(read_keys(&file).unwrap_err().to_string().contains("chmod 600"));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read_keys(&file).unwrap(), ["a2V5MQ==", "a2V5Mg=="]);
+    }
+}

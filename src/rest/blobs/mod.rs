@@ -1,0 +1,345 @@
+//! The Azure Blob protocol over a store on this machine.
+//!
+//! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
+//! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
+//! answer. A handler that changed something answers only when the change would survive a power loss
+//! ([`BlobService::make_durable`]). [`failure`] has the one match from the store's errors to status and code.
+//!
+//! Handlers must never judge a condition or a lease themselves.
+
+mod access;
+mod account;
+mod append;
+mod batch;
+mod blocks;
+mod call;
+mod changes;
+mod containers;
+mod copy;
+mod cors;
+mod failure;
+mod leases;
+mod listing;
+mod needs;
+mod operation;
+mod pages;
+mod properties;
+mod put;
+mod read;
+mod receive;
+mod reply;
+mod route;
+mod source;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+
+use super::auth::Accounts;
+use super::server::{Answer, AnswerBody, Protocol, Request, RequestBody, check_framing};
+use crate::share::Moment;
+use crate::store::{BlobPath, BlobStore, ContainerName, EtagMatch, LocalStore, Preconditions};
+use crate::wire::query::Query;
+use crate::wire::version::ServiceVersion;
+use crate::wire::{ErrorCode, Fault, date, headers};
+
+use access::refuse_secondary_writes;
+use call::{Call, Caller};
+use cors::Settings;
+use failure::{Failure, Result};
+use operation::{AccountOp, BlobOp, ContainerOp, Operation};
+use reply::Reply;
+use route::Target;
+
+pub use source::CopySources;
+
+/// What the `Server` header says.
+const SERVER_NAME: &str = concat!("leasefs-blob/", env!("CARGO_PKG_VERSION"));
+/// Longest `x-ms-client-request-id` that is repeated in the answer.
+const CLIENT_ID_MAX: usize = 1024;
+/// Answers without asking who asks.
+const HEALTH_PATH: &str = "/healthz";
+
+/// An operation being made: on the heap, so that no request pays for the largest.
+type Performing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
+
+/// A store that can be served: its contract, and its content on this machine.
+pub trait ServedStore: BlobStore + LocalStore {}
+impl<S: BlobStore + LocalStore> ServedStore for S {}
+
+/// The Blob protocol over one store.
+pub struct BlobService {
+    store: Arc<dyn ServedStore>,
+    accounts: Accounts,
+    copy_sources: CopySources,
+    settings: Settings,
+    /// Numbers requests; starts at random so that ids of two runs differ.
+    requests: AtomicU64,
+    run: u64,
+}
+
+impl std::fmt::Debug for BlobService {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobService").finish_non_exhaustive()
+    }
+}
+
+impl BlobService {
+    /// Serves `store`.
+    pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
+        let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
+        Self {
+            store,
+            accounts,
+            copy_sources,
+            settings: Settings::default(),
+            requests: AtomicU64::new(0),
+            run,
+        }
+    }
+
+    /// An id that no other request has, in the form of a GUID.
+    fn request_id(&self) -> String {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        let (a, b, c) = (self.run >> 32, (self.run >> 16) & 0xffff, self.run & 0xffff);
+        format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", number >> 48, number & 0xffff_ffff_ffff)
+    }
+
+    /// Waits until every change answered so far would survive a power loss. Everybody who waits at the same time
+    /// shares one sync.
+    async fn make_durable(&self) -> Result<()> {
+        Ok(self.store.sync().await?)
+    }
+
+    /// Everything from a request's head to an answer, without what every answer carries.
+    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
+        check_framing(head)?;
+        if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
+            return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
+        }
+        if head.method == Method::OPTIONS {
+            return self.preflight(head).await;
+        }
+        let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
+        let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
+        self.perform(&mut call, &operation).await
+    }
+
+    /// What a request asks for, if its caller may. `path` is where it goes; what was signed is the path in the head.
+    async fn admit<'a>(
+        &self,
+        head: &'a Parts,
+        body: &'a mut RequestBody,
+        caller: Caller,
+        host: &str,
+        path: &str,
+    ) -> Result<(Call<'a>, Operation)> {
+        let version =
+            ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
+        let query = Query::parse(head.uri.query().unwrap_or_default())?;
+        let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
+        let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
+        let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
+        let rights = self.authorize(head, &query, &target, &operation, caller).await?;
+        refuse_secondary_writes(&target, &operation)?;
+        let call = Call { head, query, target, version, body, now: now(), caller, rights };
+        Ok((call, operation))
+    }
+
+    /// Makes the operation.
+    async fn perform(&self, call: &mut Call<'_>, operation: &Operation) -> Result<Answer> {
+        let create_only = call.rights.create_only;
+        let answer = match operation {
+            Operation::Account(op) => self.perform_on_account(call, *op).await,
+            Operation::Container(name, op) => self.perform_on_container(call, name, *op).await,
+            Operation::Blob(at, op) => self.perform_on_blob(call, at, *op).await,
+        };
+        match answer {
+            // Who only may create found something to replace.
+            Err(Failure::Refused(fault)) if create_only && fault.code == ErrorCode::BlobAlreadyExists => {
+                Err(ErrorCode::UnauthorizedBlobOverwrite.into())
+            }
+            other => other,
+        }
+    }
+
+    fn perform_on_account<'a>(&'a self, call: &'a mut Call<'_>, op: AccountOp) -> Performing<'a> {
+        match op {
+            AccountOp::GetServiceProperties => Box::pin(self.get_service_properties()),
+            AccountOp::SetServiceProperties => Box::pin(self.set_service_properties(call)),
+            AccountOp::GetServiceStats => Box::pin(self.get_service_stats(call)),
+            AccountOp::GetAccountInfo => Box::pin(self.get_account_info()),
+            AccountOp::ListContainers => Box::pin(self.list_containers(call)),
+            AccountOp::FindBlobsByTags => Box::pin(self.find_by_tags(call, None)),
+            AccountOp::Batch => Box::pin(self.batch(call, None)),
+            AccountOp::Unsupported(what) => Box::pin(unsupported(what)),
+        }
+    }
+
+    fn perform_on_container<'a>(
+        &'a self,
+        call: &'a mut Call<'_>,
+        name: &'a ContainerName,
+        op: ContainerOp,
+    ) -> Performing<'a> {
+        match op {
+            ContainerOp::Create => Box::pin(self.create_container(call, name)),
+            ContainerOp::GetProperties => Box::pin(self.get_container_properties(call, name)),
+            ContainerOp::GetMetadata => Box::pin(self.get_container_metadata(call, name)),
+            ContainerOp::SetMetadata => Box::pin(self.set_container_metadata(call, name)),
+            ContainerOp::GetAcl => Box::pin(self.get_container_acl(call, name)),
+            ContainerOp::SetAcl => Box::pin(self.set_container_acl(call, name)),
+            ContainerOp::Delete => Box::pin(self.delete_container(call, name)),
+            ContainerOp::Lease => Box::pin(self.lease_container(call, name)),
+            ContainerOp::ListBlobs => Box::pin(self.list_blobs(call, name)),
+            ContainerOp::FindBlobsByTags => Box::pin(self.find_by_tags(call, Some(name))),
+            ContainerOp::Batch => Box::pin(self.batch(call, Some(name))),
+            ContainerOp::GetAccountInfo => Box::pin(self.get_account_info()),
+            ContainerOp::Unsupported(what) => Box::pin(unsupported(what)),
+        }
+    }
+
+    fn perform_on_blob<'a>(&'a self, call: &'a mut Call<'_>, at: &'a BlobPath, op: BlobOp) -> Performing<'a> {
+        match op {
+            BlobOp::Get => Box::pin(self.get_blob(call, at)),
+            BlobOp::GetProperties => Box::pin(self.get_blob_properties(call, at)),
+            BlobOp::GetMetadata => Box::pin(self.get_blob_metadata(call, at)),
+            BlobOp::SetMetadata => Box::pin(self.set_blob_metadata(call, at)),
+            BlobOp::SetProperties => Box::pin(self.set_blob_properties(call, at)),
+            BlobOp::SetTier => Box::pin(self.set_blob_tier(call, at)),
+            BlobOp::GetTags => Box::pin(self.get_blob_tags(call, at)),
+            BlobOp::SetTags => Box::pin(self.set_blob_tags(call, at)),
+            BlobOp::Put => Box::pin(self.put_blob(call, at)),
+            BlobOp::PutFromUrl => Box::pin(self.put_blob_from_url(call, at)),
+            BlobOp::Delete => Box::pin(self.delete_blob(call, at)),
+            BlobOp::Snapshot => Box::pin(self.snapshot_blob(call, at)),
+            BlobOp::Copy => Box::pin(self.copy_blob(call, at)),
+            BlobOp::CopyFromUrl => Box::pin(self.copy_blob_from_url(call, at)),
+            BlobOp::AbortCopy => Box::pin(self.abort_copy(call, at)),
+            BlobOp::Lease => Box::pin(self.lease_blob(call, at)),
+            BlobOp::PutBlock => Box::pin(self.put_block(call, at)),
+            BlobOp::PutBlockFromUrl => Box::pin(self.put_block_from_url(call, at)),
+            BlobOp::PutBlockList => Box::pin(self.put_block_list(call, at)),
+            BlobOp::GetBlockList => Box::pin(self.get_block_list(call, at)),
+            BlobOp::AppendBlock => Box::pin(self.append_block(call, at)),
+            BlobOp::AppendBlockFromUrl => Box::pin(self.append_block_from_url(call, at)),
+            BlobOp::Seal => Box::pin(self.seal_blob(call, at)),
+            BlobOp::PutPage => Box::pin(self.put_page(call, at)),
+            BlobOp::PutPageFromUrl => Box::pin(self.put_page_from_url(call, at)),
+            BlobOp::GetPageRanges => Box::pin(self.get_page_ranges(call, at)),
+            BlobOp::GetAccountInfo => Box::pin(self.get_account_info()),
+            BlobOp::Unsupported(what) => Box::pin(unsupported(what)),
+        }
+    }
+
+    /// Conditions of a write that may replace a blob: a caller who may only create must find nothing there.
+    fn overwrite_conditions(&self, call: &Call<'_>, mut conditions: Preconditions) -> Result<Preconditions> {
+        if call.rights.create_only {
+            if conditions.if_match.is_some() {
+                return Err(ErrorCode::UnauthorizedBlobOverwrite.into());
+            }
+            conditions.if_none_match = Some(EtagMatch::Any);
+        }
+        Ok(conditions)
+    }
+}
+
+impl Protocol for BlobService {
+    async fn answer(self: Arc<Self>, request: Request) -> Answer {
+        let started = Instant::now();
+        let Request { head, mut body, peer, secure } = request;
+        let id = self.request_id();
+        let outcome = self.handle(&head, &mut body, Caller { peer, secure }).await;
+        let mut answer = match outcome {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let unfit = check_framing(&head).is_err();
+                if !unfit {
+                    body.drain().await;
+                }
+                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(now()));
+                if unfit {
+                    reply::close_after(&mut answer);
+                }
+                answer
+            }
+        };
+        common_headers(&mut answer, &head, &id);
+        self.allow_origin(&head, &mut answer).await;
+        log(&head, &answer, &id, peer, started);
+        answer
+    }
+}
+
+/// What every answer carries.
+fn common_headers(answer: &mut Answer, head: &Parts, id: &str) {
+    let version = ServiceVersion::from_headers(&head.headers).ok().flatten();
+    let version = version.unwrap_or(ServiceVersion::NEWEST).effective().to_string();
+    let list = answer.headers_mut();
+    list.insert(header::SERVER, HeaderValue::from_static(SERVER_NAME));
+    for (name, value) in [(headers::REQUEST_ID, id), (headers::VERSION, &version)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            list.insert(name, value);
+        }
+    }
+    if let Some(given) = head.headers.get(headers::CLIENT_REQUEST_ID)
+        && given.len() <= CLIENT_ID_MAX
+    {
+        list.insert(headers::CLIENT_REQUEST_ID, given.clone());
+    }
+}
+
+/// One line per request: refusals by the service at debug, its own failures as errors. Never a signature.
+fn log(head: &Parts, answer: &Answer, id: &str, peer: std::net::SocketAddr, started: Instant) {
+    let status = answer.status();
+    let failed = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
+    if !failed && !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    let url = redacted(head.uri.path(), head.uri.query());
+    let code = answer.headers().get(headers::ERROR_CODE).and_then(|code| code.to_str().ok()).unwrap_or("-");
+    let (method, millis) = (&head.method, started.elapsed().as_millis());
+    if failed {
+        tracing::error!(%peer, %method, url, status = status.as_u16(), code, millis, id, "request failed");
+    } else {
+        tracing::debug!(%peer, %method, url, status = status.as_u16(), code, millis, id, "request");
+    }
+}
+
+/// A URL for the log: without the signature of a SAS.
+fn redacted(path: &str, query: Option<&str>) -> String {
+    let Some(query) = query else { return path.to_owned() };
+    let is_signature = |part: &str| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("sig="));
+    let parts: Vec<&str> =
+        query.split('&').map(|part| if is_signature(part) { "sig=REDACTED" } else { part }).collect();
+    format!("{path}?{}", parts.join("&"))
+}
+
+/// What the service knows and this one does not offer.
+async fn unsupported(what: &'static str) -> Result<Answer> {
+    Err(Fault::new(ErrorCode::APINotImplemented)
+        .saying(format!("{what} is not supported by leasefs."))
+        .into())
+}
+
+/// The time of this machine.
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_shows_no_signature() {
+        assert_eq!(redacted("/a/b", None), "/a/b");
+        assert_eq!(redacted("/a", Some("sv=1&SIG=abc%3D&sp=r")), "/a?sv=1&sig=REDACTED&sp=r");
+    }
+}

@@ -1,0 +1,10 @@
+//! HTTP front ends: they parse a request, make one call below, and turn the answer into a response.
+//!
+//! * [`server`]: sockets, TLS, limits, the life of a connection. Knows HTTP, not the protocols spoken over it.
+//! * [`blobs`]: the Azure Blob protocol over a [`BlobStore`](crate::store::BlobStore).
+//!
+//! Nothing here judges conditions, leases or share modes: the store and the engine do.
+
+pub mod auth;
+pub mod blobs;
+pub mod server;

@@ -1,0 +1,156 @@
+//! Telling subscribers what other users of the store changed.
+//!
+//! Each subscriber has a bounded queue. A commit adds to it under the writer's mutex, so the order is the order of
+//! commits; past the bound the queue becomes one "everything may have changed".
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::store::{ChangeEvent, ChangeFeed};
+
+/// Events that wait for one subscriber at most.
+const WAITING_EVENTS: usize = 16 << 10;
+
+/// Names a user of the store.
+pub(super) type UserId = u32;
+
+/// The subscribers of a store.
+#[derive(Default)]
+pub(super) struct Changes {
+    /// How many there are, to skip everything else without.
+    count: Arc<AtomicUsize>,
+    queues: Mutex<Vec<Weak<Queue>>>,
+}
+
+struct Queue {
+    user: UserId,
+    state: Mutex<State>,
+    some: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<ChangeEvent>,
+    closed: bool,
+}
+
+/// A subscription of one user.
+pub(super) struct Feed {
+    queue: Arc<Queue>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Changes {
+    /// Starts a subscription: the user hears of what others change from now on.
+    pub(super) fn subscribe(&self, user: UserId) -> Feed {
+        let queue = Arc::new(Queue { user, state: Mutex::default(), some: Condvar::new() });
+        let mut queues = self.queues.lock();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&queue));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Feed { queue, count: Arc::clone(&self.count) }
+    }
+
+    /// Whether anybody listens at all.
+    pub(super) fn anybody(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Tells everybody except the user who made the changes.
+    pub(super) fn tell(&self, by: UserId, events: &[ChangeEvent]) {
+        if events.is_empty() {
+            return;
+        }
+        for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {
+            if queue.user != by {
+                queue.add(events);
+            }
+        }
+    }
+
+    /// No more changes will come.
+    pub(super) fn close(&self) {
+        for queue in self.queues.lock().drain(..).filter_map(|queue| queue.upgrade()) {
+            queue.state.lock().closed = true;
+            queue.some.notify_all();
+        }
+    }
+}
+
+impl Queue {
+    fn add(&self, events: &[ChangeEvent]) {
+        let mut state = self.state.lock();
+        if state.events.len() + events.len() > WAITING_EVENTS {
+            state.events.clear();
+            state.events.push_back(ChangeEvent::Everything);
+        } else {
+            state.events.extend(events.iter().cloned());
+        }
+        self.some.notify_one();
+    }
+}
+
+impl ChangeFeed for Feed {
+    fn next(&mut self, wait: Duration) -> Option<Vec<ChangeEvent>> {
+        let mut state = self.queue.state.lock();
+        if state.events.is_empty() && !state.closed {
+            self.queue.some.wait_for(&mut state, wait);
+        }
+        let events: Vec<ChangeEvent> = state.events.drain(..).collect();
+        if events.is_empty() && state.closed { None } else { Some(events) }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Found;
+
+    fn event(name: &str) -> ChangeEvent {
+        ChangeEvent::Name { parent: 1, name: name.into(), before: Found::default(), after: Found::default() }
+    }
+
+    #[test]
+    fn others_hear_in_order_and_the_maker_does_not() {
+        let changes = Changes::default();
+        assert!(!changes.anybody());
+        let (mut maker, mut other) = (changes.subscribe(1), changes.subscribe(2));
+        changes.tell(1, &[event("a"), event("b")]);
+        let heard = other.next(Duration::ZERO).unwrap();
+        let names: Vec<&str> = heard
+            .iter()
+            .map(|event| match event {
+                ChangeEvent::Name { name, .. } => name.as_str(),
+                ChangeEvent::Everything => "*",
+            })
+            .collect();
+        assert_eq!(names, ["a", "b"]);
+        assert!(maker.next(Duration::ZERO).unwrap().is_empty());
+        drop((maker, other));
+        assert!(!changes.anybody());
+    }
+
+    #[test]
+    fn a_queue_that_is_full_says_that_everything_may_have_changed() {
+        let changes = Changes::default();
+        let mut feed = changes.subscribe(2);
+        for _ in 0..WAITING_EVENTS + 10 {
+            changes.tell(1, &[event("a")]);
+        }
+        let heard = feed.next(Duration::ZERO).unwrap();
+        assert!(matches!(heard[0], ChangeEvent::Everything));
+        assert!(heard.len() < WAITING_EVENTS);
+        changes.close();
+        assert!(feed.next(Duration::from_secs(60)).is_none());
+    }
+}
