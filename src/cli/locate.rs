@@ -48,8 +48,7 @@ pub(super) fn mounts_of_user() -> Result<Vec<MountEntry>, CliError> {
 pub(super) fn daemon_of(mount: &MountEntry, places: &Places) -> Result<Client, CliError> {
     let owner = mount.owner.unwrap_or(0);
     let no_answer = |why: String| CliError::NoAnswer { path: mount.path.clone(), why };
-    let user = Uid::effective();
-    if !user.is_root() && user.as_raw() != owner {
+    if !may_ask(mount) {
         return Err(no_answer(format!(
             "only root and {}, who mounted it, may",
             super::text::user_name(owner)
@@ -57,6 +56,12 @@ pub(super) fn daemon_of(mount: &MountEntry, places: &Places) -> Result<Client, C
     }
     let found = Client::find(&places.control_dirs_for(owner), &mount.path, owner);
     found.ok_or_else(|| no_answer("it has ended or does not listen".into()))
+}
+
+/// Whether this user may talk to the daemon of this mount.
+pub(super) fn may_ask(mount: &MountEntry) -> bool {
+    let user = Uid::effective();
+    user.is_root() || user.as_raw() == mount.owner.unwrap_or(0)
 }
 
 fn list() -> Result<Vec<MountEntry>, CliError> {

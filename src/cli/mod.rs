@@ -2,8 +2,8 @@
 //!
 //! * `args`, `settings`, `config`: what was typed → a checked `MountPlan`.
 //! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
-//! * `open`, `status`, `actions`: seeing and acting on what programs hold. `locate` finds the mount of a path, `table`
-//!   and `text` show things to people.
+//! * `open`, `status`, `actions`: seeing and acting on what programs hold. `ioctl` is what they ask through a
+//!   descriptor, `locate` finds the mount of a path, `table` and `text` show things to people.
 //! * `serve`, `endpoint`: the blob service, alone or beside a mount.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
 //! * `control`: the socket through which commands talk to the daemon of a mount.
@@ -24,6 +24,7 @@ mod daemon;
 mod detach;
 mod endpoint;
 mod error;
+mod ioctl;
 mod locate;
 mod log;
 mod mount;

@@ -18,7 +18,6 @@ use super::text;
 
 mod child;
 mod holders;
-mod ioctl;
 mod take;
 
 use holders::Holders;

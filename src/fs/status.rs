@@ -15,7 +15,9 @@ use crate::share::{Access, ShareMode};
 use super::Engine;
 use super::error::{FsError, Result};
 use super::gate::OpenInfo;
+use super::handles::HandleId;
 use super::holders::{Process, utc};
+use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::Ino;
 
@@ -101,6 +103,11 @@ fn parse(line: &str) -> Option<HolderLine> {
 }
 
 impl Engine {
+    /// Takes delete pending back from the file that had this name in an open directory.
+    pub async fn undelete_in(&self, directory: HandleId, name: &Segment, caller: Caller) -> Result<()> {
+        self.undelete(self.directories.get(directory)?.ino, name, caller).await
+    }
+
     /// Takes delete pending back from the file that has this path in the share, with the names that programs see.
     pub async fn undelete_path(&self, path: &str, caller: Caller) -> Result<()> {
         let path = format!("/{path}");

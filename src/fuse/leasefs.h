@@ -56,4 +56,13 @@ struct leasefs_state {
 /* 1: remove the file by name; it goes with its last close. 0: take that back. Files only; needs DELETE access. */
 #define LEASEFS_IOC_SET_DELETE _IOW(0xE9, 3, __u32)
 
+/*
+ * On a directory: brings back the delete-pending file of this name in it. For the owner of the file and for root (EPERM
+ * for others; ENOENT if no file of that name is delete pending). The name ends with NUL.
+ */
+struct leasefs_name {
+	char name[256];
+};
+#define LEASEFS_IOC_UNDELETE   _IOW(0xE9, 4, struct leasefs_name)
+
 #endif

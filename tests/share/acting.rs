@@ -89,10 +89,11 @@ fn undelete_is_for_the_owner_of_the_file_and_not_for_strangers() {
     fs::remove_file(&path).unwrap();
     let file = path.to_str().unwrap();
     let output = as_user(STRANGER, &["undelete", file]);
-    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    refused(&output, 1, &[file, "only its owner and root"]);
     assert_eq!(errno(fs::metadata(&path)), libc::EBUSY, "still pending");
     succeeded(&as_user(1234, &["undelete", file]));
     assert_eq!(fs::read_to_string(&path).unwrap(), "content");
+    refused(&as_user(1234, &["undelete", file]), 1, &["not delete pending"]);
 }
 
 #[test]

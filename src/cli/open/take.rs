@@ -11,8 +11,8 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
 use super::super::error::CliError;
+use super::super::ioctl;
 use super::holders::Holders;
-use super::ioctl;
 
 use crate::share::{Access, ShareMode};
 
