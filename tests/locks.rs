@@ -8,5 +8,7 @@ mod common;
 mod children;
 #[path = "locks/policies.rs"]
 mod policies;
+#[path = "locks/range_locks.rs"]
+mod range_locks;
 #[path = "locks/sharing.rs"]
 mod sharing;

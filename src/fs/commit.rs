@@ -14,10 +14,12 @@ use super::nodes::Ino;
 use super::place::Guarded;
 
 impl Engine {
-    /// A program closed one of its descriptors: commit, so that the close can report a failure.
-    pub async fn flush(&self, handle: HandleId) -> Result<()> {
+    /// A program closed one of its descriptors: commit, so that the close can report a failure. The range locks of
+    /// the program (`key`) go, whichever descriptor they came through.
+    pub async fn flush(&self, handle: HandleId, key: u64) -> Result<()> {
         let handle = self.handles.peek(handle)?;
         let done = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
+        self.drop_range_key(handle.file.ino(), key);
         handle.note_flushed();
         done
     }

@@ -10,6 +10,7 @@
 
 mod listing;
 mod permits;
+mod ranges;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use super::nodes::Ino;
 
 pub use listing::OpenInfo;
 pub use permits::{OpenPermit, PendingPermit, RemovePermit};
+pub use ranges::RangeRequest;
 
 /// How long a conflict with an open that looks closed may wait for the kernel to say so.
 pub(super) const GHOST_WAIT: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//! * `range_locks`: byte ranges, and waiting for them.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -37,6 +38,7 @@ mod oversight;
 mod pending;
 mod place;
 pub mod policy;
+mod range_locks;
 mod ranges;
 mod rename;
 mod stat;
@@ -68,20 +70,22 @@ use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
+use range_locks::RangeWaits;
 use sticky::Stickies;
 
 pub use attributes::{Attributes, Kind};
 pub use claims::{HandleState, HiddenName};
 pub use close::ReleaseReport;
-pub use data::Zeroing;
+pub use data::{Mover, Zeroing};
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
 pub use file::Route;
-pub use gate::{Claim, DeleteRule, OpenInfo};
+pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
 pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
+pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
@@ -98,6 +102,8 @@ pub struct EngineConfig {
     pub owner: DefaultOwner,
     /// The share modes of programs that cannot ask for one.
     pub policies: SharePolicies,
+    /// Range locks bind the reads and writes of others, not only their range locks. The kernel moves no bytes then.
+    pub mandatory_locks: bool,
 }
 
 /// One share, ready to be used by front ends.
@@ -117,6 +123,7 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     stickies: Stickies,
+    range_waits: RangeWaits,
     /// How many files have their bytes in memory.
     memory: Budget,
     habits: Habits,
@@ -144,7 +151,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|this| Self {
             store,
             share,
-            passthrough: AtomicBool::new(config.passthrough),
+            passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
             guards: Guards::default(),
@@ -156,6 +163,7 @@ impl Engine {
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
             stickies: Stickies::default(),
+            range_waits: RangeWaits::default(),
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
@@ -172,7 +180,13 @@ impl Engine {
 
     /// Tells whether the front end can hand local files to the kernel; it knows only once it has met the kernel.
     pub fn set_passthrough(&self, possible: bool) {
-        self.passthrough.store(possible && self.config.passthrough, Ordering::Release);
+        let allowed = self.config.passthrough && !self.config.mandatory_locks;
+        self.passthrough.store(possible && allowed, Ordering::Release);
+    }
+
+    /// Whether all bytes must come through the engine, because somebody may be refused some of them.
+    pub fn bypass_caches(&self) -> bool {
+        self.config.mandatory_locks
     }
 
     fn passthrough(&self) -> bool {

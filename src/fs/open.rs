@@ -75,6 +75,7 @@ impl Engine {
         let claim = self.claim_of(ino, request).await?;
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         if request.truncate {
+            self.may_touch(ino, None, None, (0, u64::MAX), true)?;
             self.drop_set_id(ino, caller).await?;
         }
         let (file, route) = self.attach(ino, Some(request), &permit).await?;

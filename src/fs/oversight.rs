@@ -59,10 +59,13 @@ impl Engine {
             return Err(FsError::Revoked);
         }
         let committed = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
-        if let Closing::Remove(permit) = handle.permit.close() {
-            self.finish_remove(handle.file.ino(), permit).await?;
+        let ino = handle.file.ino();
+        let closing = handle.permit.close();
+        self.range_waits.closed(&self.gate, ino, open);
+        if let Closing::Remove(permit) = closing {
+            self.finish_remove(ino, permit).await?;
         }
-        tracing::info!(ino = handle.file.ino().0, open = open.0, "a handle was closed from outside");
+        tracing::info!(ino = ino.0, open = open.0, "a handle was closed from outside");
         committed
     }
 

@@ -206,7 +206,9 @@ impl Engine {
         if !handle.permit.access().contains(Access::WRITE) {
             return Err(FsError::BadAccess);
         }
-        self.drop_set_id(handle.file.ino(), caller).await?;
+        let (ino, cut) = (handle.file.ino(), truncated(handle.file.stat()?.size, size));
+        self.may_touch(ino, Some(handle.permit.id()), None, cut, true)?;
+        self.drop_set_id(ino, caller).await?;
         self.with_place(handle.file.ino(), |place| handle.file.truncate(size, place)).await
     }
 
@@ -216,6 +218,7 @@ impl Engine {
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         let (file, _) = self.attach(ino, None, &permit).await?;
         let done = async {
+            self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
             self.with_place(ino, |place| file.truncate(size, place)).await?;
             self.commit(&file).await
@@ -314,4 +317,9 @@ impl Engine {
             tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");
         }
     }
+}
+
+/// The bytes that a truncation takes away or adds: where they start and how many.
+fn truncated(old: u64, new: u64) -> (u64, u64) {
+    (old.min(new), old.abs_diff(new))
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod directories;
 mod files;
+mod range_locks;
 mod replies;
 
 use std::ffi::OsStr;
@@ -15,7 +16,7 @@ use std::time::SystemTime;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
     IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle;
@@ -23,7 +24,8 @@ use tokio::runtime::Handle;
 use crate::fs::names::{NAME_BYTES_MAX, Segment};
 use crate::fs::nodes::Ino;
 use crate::fs::{
-    AttributeChange, Caller, Engine, FrontEnd, FsError, HandleId, Kind, RenameRule, XattrMode, Zeroing,
+    AttributeChange, Caller, Engine, FrontEnd, FsError, HandleId, Kind, Mover, RangeAsker, RenameRule,
+    XattrMode, Zeroing,
 };
 
 use super::attr::{TTL, absent, moment};
@@ -52,6 +54,11 @@ pub(super) struct Adapter {
 fn caller(request: &Request) -> Caller {
     let (uid, gid, pid) = (request.uid(), request.gid(), request.pid());
     Caller { front_end: FrontEnd::Mount, uid, gid, pid }
+}
+
+/// Who moves bytes: the kernel says whose range locks count as its own.
+fn mover(handle: FileHandle, lock_owner: Option<LockOwner>) -> Mover {
+    Mover { handle: HandleId(handle.0), key: lock_owner.map(|owner| owner.0) }
 }
 
 impl Adapter {
@@ -87,6 +94,8 @@ impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -275,10 +284,10 @@ impl Filesystem for Adapter {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_file(HandleId(handle.0), offset, size, reply);
+        self.read_file(mover(handle, lock_owner), offset, size, reply);
     }
 
     fn write(
@@ -290,10 +299,10 @@ impl Filesystem for Adapter {
         data: &[u8],
         write_flags: WriteFlags,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.write_file(HandleId(handle.0), offset, data, write_flags, reply);
+        self.write_file(mover(handle, lock_owner), offset, data, write_flags, reply);
     }
 
     fn flush(
@@ -301,10 +310,45 @@ impl Filesystem for Adapter {
         _request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.with_engine(|engine| async move { empty(reply, engine.flush(HandleId(handle.0)).await) });
+        self.with_engine(|engine| async move {
+            empty(reply, engine.flush(HandleId(handle.0), lock_owner.0).await);
+        });
+    }
+
+    fn getlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.test_range(HandleId(handle.0), asker, (start, end), kind, reply);
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.change_range(HandleId(handle.0), asker, (start, end), kind, sleep, reply);
     }
 
     fn release(

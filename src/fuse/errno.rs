@@ -18,6 +18,9 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::BadAccess | FsError::BadHandle => Errno::EBADF,
         // As the Linux SMB client reports both of them.
         FsError::SharingViolation | FsError::DeletePending => Errno::EBUSY,
+        FsError::RangeLocked => Errno::EAGAIN,
+        FsError::Deadlock => Errno::EDEADLK,
+        FsError::Interrupted => Errno::EINTR,
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::NoSuchOffset => Errno::ENXIO,
         FsError::TooLarge => Errno::EFBIG,

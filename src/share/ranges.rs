@@ -191,14 +191,13 @@ impl RangeLocks {
 
     /// Where range locks bind writes: the first claim that forbids one through this open.
     ///
-    /// SMB's rule: an exclusive claim refuses the writes of every other open, a shared claim refuses every write, also
-    /// through the open that has it.
+    /// Every claim refuses the writes of others. (In SMB a shared claim also refuses those of its own open; programs on
+    /// Linux do not expect that.)
     pub fn blocks_write(&self, open: OpenId, key: Option<u64>, span: Span) -> Option<RangeLock> {
         if span.is_empty() {
             return None;
         }
-        let foreign = self.exclusive_over(span).filter(|lock| !lock.is_by(open, key));
-        first(self.shared_over(span).chain(foreign))
+        first(self.shared_over(span).chain(self.exclusive_over(span)).filter(|lock| !lock.is_by(open, key)))
     }
 
     /// The claims, by key and offset.

@@ -88,6 +88,7 @@ impl World {
             passthrough: self.passthrough,
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::default(),
+            mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();
         let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;
@@ -307,7 +308,7 @@ impl World {
         self.last = format!("flush or fsync handle {open}");
         let Open { handle, file, write, .. } = self.opens[open];
         if self.dice.roll(2) == 0 {
-            self.engine().flush(handle).await.expect("flush");
+            self.engine().flush(handle, 0).await.expect("flush");
             // A reader's close commits nothing.
             if !write {
                 return;
@@ -322,7 +323,7 @@ impl World {
         let Some(open) = self.pick_open() else { return };
         self.last = format!("close handle {open}");
         let Open { handle, file, write, .. } = self.opens.swap_remove(open);
-        self.engine().flush(handle).await.expect("flush");
+        self.engine().flush(handle, 0).await.expect("flush");
         self.engine().release(handle).await.expect("release");
         self.model.close(file, write);
     }

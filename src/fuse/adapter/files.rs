@@ -12,7 +12,7 @@ use fuser::{
 };
 
 use crate::fs::nodes::Ino;
-use crate::fs::{Engine, HandleId, Route};
+use crate::fs::{Engine, HandleId, Mover, Route};
 
 use super::super::attr::{TTL, file_attr};
 use super::super::backing::Backings;
@@ -36,8 +36,8 @@ impl Adapter {
             };
             let register = |file: &File| reply.open_backing(file);
             let place = (ino, opened.handle);
-            let (how, backing) =
-                serving(&engine, &backings, place, &opened.route, wants_direct(flags), register);
+            let direct = wants_direct(flags) || engine.bypass_caches();
+            let (how, backing) = serving(&engine, &backings, place, &opened.route, direct, register);
             let handle = FileHandle(opened.handle.0);
             match backing {
                 Some(id) => reply.opened_passthrough(handle, how, &id),
@@ -62,8 +62,8 @@ impl Adapter {
             };
             let register = |file: &File| reply.open_backing(file);
             let place = (stat.ino, opened.handle);
-            let (how, backing) =
-                serving(&engine, &backings, place, &opened.route, wants_direct(flags), register);
+            let direct = wants_direct(flags) || engine.bypass_caches();
+            let (how, backing) = serving(&engine, &backings, place, &opened.route, direct, register);
             let (handle, attr) = (FileHandle(opened.handle.0), file_attr(&stat));
             match backing {
                 Some(id) => reply.created_passthrough(&TTL, &attr, GENERATION, handle, how, &id),
@@ -72,14 +72,14 @@ impl Adapter {
         });
     }
 
-    pub(super) fn read_file(&self, handle: HandleId, offset: u64, size: u32, reply: ReplyData) {
+    pub(super) fn read_file(&self, mover: Mover, offset: u64, size: u32, reply: ReplyData) {
         serve_now(|| {
             READ_BUFFER.with_borrow_mut(|buffer| {
                 let size = size as usize;
                 if buffer.len() < size {
                     buffer.resize(size, 0);
                 }
-                let got = self.engine.read(handle, offset, &mut buffer[..size]);
+                let got = self.engine.read(mover, offset, &mut buffer[..size]);
                 answer(reply, got, |reply, got| reply.data(&buffer[..got]));
             });
         });
@@ -87,7 +87,7 @@ impl Adapter {
 
     pub(super) fn write_file(
         &self,
-        handle: HandleId,
+        mover: Mover,
         offset: u64,
         data: &[u8],
         flags: WriteFlags,
@@ -97,7 +97,7 @@ impl Adapter {
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         if !drop_privileges {
-            match self.engine.write_now(handle, offset, data) {
+            match self.engine.write_now(mover, offset, data) {
                 Ok(true) => return reply.written(length),
                 Ok(false) => {}
                 Err(error) => return reply.refuse(&error),
@@ -107,9 +107,9 @@ impl Adapter {
         self.with_engine(|engine| async move {
             let written = async {
                 if drop_privileges {
-                    engine.write_dropped_privileges(handle).await?;
+                    engine.write_dropped_privileges(mover.handle).await?;
                 }
-                engine.write(handle, offset, &data).await
+                engine.write(mover, offset, &data).await
             };
             answer(reply, written.await, |reply, ()| reply.written(length));
         });

@@ -136,11 +136,11 @@ fn the_first_conflict_by_offset_is_told_and_all_blockers() {
     assert_eq!(locks.blockers(owner(3), Shared, span(60, 2000)), [2, 9]);
 }
 
-/// Rows of SMB's table: existing claim, whose, and whether a read and a write pass.
+/// Rows of SMB's table, but for the writes of a shared claim's own open: existing claim, whose, and whether a read and a write pass.
 #[test]
-fn reads_and_writes_meet_claims_as_in_smb() {
+fn reads_and_writes_meet_the_claims_of_others() {
     for (existing, open, read, write) in [
-        (Shared, 1, true, false),
+        (Shared, 1, true, true),
         (Shared, 2, true, false),
         (Exclusive, 1, true, true),
         (Exclusive, 2, false, false),
