@@ -2,16 +2,21 @@
 
 use std::collections::HashMap;
 
-use super::control::{HolderRow, LeaseRow, OpenRow, PendingRow, Status};
+use super::control::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, Status};
 use crate::fs::nodes::Ino;
-use crate::fs::{Engine, Holder, Process};
+use crate::fs::{Engine, FrontEnd, Holder, OpenInfo, Process};
+use crate::share::{Moment, OpenId, RangeKind, RangeOwner, Span};
+
+/// The kernel's word for "to the end": the last byte that a file can have.
+const LAST_BYTE: u64 = i64::MAX as u64;
 
 /// Everything at and below a path in the share; nothing means the whole share.
 pub(super) fn of(engine: &Engine, below: Option<&str>) -> Status {
     let mut look = Look { engine, below, paths: HashMap::new(), processes: HashMap::new() };
+    let opens = engine.open_list();
     Status {
-        opens: look.opens(),
-        range_locks: Vec::new(),
+        range_locks: look.range_locks(&opens),
+        opens: look.opens(&opens),
         leases: Vec::<LeaseRow>::new(),
         pending_deletes: look.pending_deletes(),
         conflict_copies: 0,
@@ -28,9 +33,9 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn opens(&mut self) -> Vec<OpenRow> {
+    fn opens(&mut self, opens: &[OpenInfo]) -> Vec<OpenRow> {
         let mut rows = Vec::new();
-        for open in self.engine.open_list() {
+        for open in opens {
             let Some(path) = self.wanted(open.ino) else { continue };
             rows.push(OpenRow {
                 id: open.id.0,
@@ -38,9 +43,47 @@ impl Look<'_> {
                 access: open.access.to_string(),
                 share: open.share.to_string(),
                 holder: self.holder(&open.holder),
+                since_ms: open.holder.since.0 / 1_000_000,
+                since: None,
             });
         }
         rows
+    }
+
+    fn range_locks(&mut self, opens: &[OpenInfo]) -> Vec<RangeLockRow> {
+        let (held, waiting) = (self.engine.range_list(), self.engine.range_waiters());
+        if held.is_empty() && waiting.is_empty() {
+            return Vec::new();
+        }
+        let holders: HashMap<OpenId, Holder> = opens.iter().map(|open| (open.id, open.holder)).collect();
+        let held = held.into_iter().map(|(ino, lock)| (ino, lock.owner, lock.kind, lock.span, "held"));
+        let waiting = waiting
+            .into_iter()
+            .map(|wait| (wait.ino, wait.request.owner, wait.request.kind, wait.request.span, "waiting"));
+        let mut rows = Vec::new();
+        for (ino, owner, kind, span, state) in held.chain(waiting) {
+            let Some(path) = self.wanted(ino) else { continue };
+            rows.push(RangeLockRow {
+                open: owner.open.0,
+                path,
+                kind: match kind {
+                    RangeKind::Shared => "shared".to_owned(),
+                    RangeKind::Exclusive => "exclusive".to_owned(),
+                },
+                state: state.to_owned(),
+                start: span.start(),
+                length: length(span),
+                holder: self.asker(owner, holders.get(&owner.open)),
+            });
+        }
+        rows
+    }
+
+    /// Who asked for a range lock: maybe another process than the one that made the open it came through.
+    fn asker(&mut self, owner: RangeOwner, holder: Option<&Holder>) -> HolderRow {
+        // Its open can be closed by now.
+        let gone = Holder { front_end: FrontEnd::Mount, thread: 0, uid: 0, since: Moment::default() };
+        self.holder(&Holder { thread: owner.process, ..*holder.unwrap_or(&gone) })
     }
 
     fn pending_deletes(&mut self) -> Vec<PendingRow> {
@@ -74,9 +117,16 @@ impl Look<'_> {
             program: process.map(|process| process.program),
             uid: holder.uid,
             user: None,
-            since_ms: holder.since.0 / 1_000_000,
-            since: None,
         }
+    }
+}
+
+/// Nothing for a span that has no end.
+fn length(span: Span) -> Option<u64> {
+    match span.is_empty() {
+        true => Some(0),
+        false if span.last() >= LAST_BYTE => None,
+        false => Some(span.last() - span.start() + 1),
     }
 }
 
@@ -87,6 +137,12 @@ fn is_below(path: &str, above: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_to_the_last_byte_has_no_end() {
+        assert_eq!(length(Span::new(10, LAST_BYTE).unwrap()), None);
+        assert_eq!(length(Span::of_length(10, 5).unwrap()), Some(5));
+    }
 
     #[test]
     fn below_goes_by_names_not_by_letters() {

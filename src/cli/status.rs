@@ -103,7 +103,6 @@ fn unreachable_mount(mountpoint: PathBuf) -> MountStatus {
 fn complete(status: &mut Status) {
     let mut known: Vec<(u32, String)> = Vec::new();
     let mut fill = |holder: &mut HolderRow| {
-        holder.since = Some(text::utc(holder.since_ms));
         if holder.front_end != "mount" {
             return;
         }
@@ -115,6 +114,9 @@ fn complete(status: &mut Status) {
         });
         holder.user = Some(name);
     };
-    status.opens.iter_mut().for_each(|row| fill(&mut row.holder));
+    for row in &mut status.opens {
+        row.since = Some(text::utc(row.since_ms));
+        fill(&mut row.holder);
+    }
     status.range_locks.iter_mut().for_each(|row| fill(&mut row.holder));
 }

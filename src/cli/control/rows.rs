@@ -23,11 +23,6 @@ pub(in crate::cli) struct HolderRow {
     /// Filled in by whoever shows it: looking up names can take long.
     #[serde(default)]
     pub(in crate::cli) user: Option<String>,
-    /// Milliseconds since 1970.
-    pub(in crate::cli) since_ms: i64,
-    /// The same for people, in UTC. Filled in by whoever shows it.
-    #[serde(default)]
-    pub(in crate::cli) since: Option<String>,
 }
 
 /// One open.
@@ -41,11 +36,18 @@ pub(in crate::cli) struct OpenRow {
     pub(in crate::cli) share: String,
     #[serde(flatten)]
     pub(in crate::cli) holder: HolderRow,
+    /// Milliseconds since 1970.
+    pub(in crate::cli) since_ms: i64,
+    /// The same for people, in UTC. Filled in by whoever shows it.
+    #[serde(default)]
+    pub(in crate::cli) since: Option<String>,
 }
 
 /// One range lock, held or waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::cli) struct RangeLockRow {
+    /// The open that it came through.
+    pub(in crate::cli) open: u64,
     pub(in crate::cli) path: Option<String>,
     /// `shared` or `exclusive`.
     pub(in crate::cli) kind: String,
@@ -148,19 +150,12 @@ mod tests {
     use super::*;
 
     fn holder() -> HolderRow {
-        HolderRow {
-            front_end: "mount".into(),
-            pid: Some(7),
-            program: Some("cat".into()),
-            uid: 0,
-            user: None,
-            since_ms: 1,
-            since: None,
-        }
+        HolderRow { front_end: "mount".into(), pid: Some(7), program: Some("cat".into()), uid: 0, user: None }
     }
 
     fn open(id: u64, path: String) -> OpenRow {
-        OpenRow { id, path: Some(path), access: "r".into(), share: "rwd".into(), holder: holder() }
+        let (access, share) = ("r".into(), "rwd".into());
+        OpenRow { id, path: Some(path), access, share, holder: holder(), since_ms: 1, since: None }
     }
 
     #[test]

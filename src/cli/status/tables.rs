@@ -53,7 +53,7 @@ fn write_status(out: &mut impl Write, status: &Status, of_one_place: bool, now_m
     opens(status, now_ms).write(out)?;
     let waiting = status.range_locks.iter().filter(|row| row.state == "waiting").count();
     heading_with(out, "range locks", status.range_locks.len() - waiting, waiting)?;
-    range_locks(status, now_ms).write(out)?;
+    range_locks(status).write(out)?;
     heading(out, "leases", status.leases.len())?;
     leases(status).write(out)?;
     heading(out, "delete pending", status.pending_deletes.len())?;
@@ -79,19 +79,20 @@ fn heading_with(out: &mut impl Write, what: &str, count: usize, waiting: usize) 
 fn opens(status: &Status, now_ms: i64) -> Table<8> {
     let mut table = Table::new(["ID", "ACCESS", "SHARE", "PID", "PROGRAM", "USER", "SINCE", "PATH"]);
     for row in &status.opens {
-        let [pid, program, user, since] = holder(&row.holder, now_ms);
+        let [pid, program, user] = holder(&row.holder);
+        let since = age(now_ms, row.since_ms);
         let (access, share) = (row.access.clone(), row.share.clone());
         table.push([row.id.to_string(), access, share, pid, program, user, since, path(&row.path)]);
     }
     table
 }
 
-fn range_locks(status: &Status, now_ms: i64) -> Table<8> {
-    let mut table = Table::new(["KIND", "STATE", "BYTES", "PID", "PROGRAM", "USER", "SINCE", "PATH"]);
+fn range_locks(status: &Status) -> Table<8> {
+    let mut table = Table::new(["OPEN", "KIND", "STATE", "BYTES", "PID", "PROGRAM", "USER", "PATH"]);
     for row in &status.range_locks {
-        let [pid, program, user, since] = holder(&row.holder, now_ms);
-        let (kind, state) = (row.kind.clone(), row.state.clone());
-        table.push([kind, state, bytes(row), pid, program, user, since, path(&row.path)]);
+        let [pid, program, user] = holder(&row.holder);
+        let (open, kind, state) = (row.open.to_string(), row.kind.clone(), row.state.clone());
+        table.push([open, kind, state, bytes(row), pid, program, user, path(&row.path)]);
     }
     table
 }
@@ -112,16 +113,15 @@ fn pending(status: &Status) -> Table<2> {
     table
 }
 
-/// Process, program, user and age.
-fn holder(holder: &HolderRow, now_ms: i64) -> [String; 4] {
-    let since = age(now_ms, holder.since_ms);
+/// Process, program and user.
+fn holder(holder: &HolderRow) -> [String; 3] {
     if holder.front_end != "mount" {
-        return [NOTHING.into(), printable(&holder.front_end), NOTHING.into(), since];
+        return [NOTHING.into(), printable(&holder.front_end), NOTHING.into()];
     }
     let pid = holder.pid.map_or(NOTHING.into(), |pid| pid.to_string());
     let program = holder.program.as_deref().map_or(UNKNOWN.into(), printable);
     let user = holder.user.clone().unwrap_or_else(|| holder.uid.to_string());
-    [pid, program, user, since]
+    [pid, program, user]
 }
 
 /// The first and the last byte, as lslocks(8) shows them.
@@ -146,15 +146,13 @@ mod tests {
 
     const NOW: i64 = 1_000_000_000;
 
-    fn holder_row(program: Option<&str>, age_ms: i64) -> HolderRow {
+    fn holder_row(program: Option<&str>) -> HolderRow {
         HolderRow {
             front_end: "mount".into(),
             pid: program.map(|_| 4242),
             program: program.map(str::to_owned),
             uid: 1000,
             user: Some("ann".into()),
-            since_ms: NOW - age_ms,
-            since: None,
         }
     }
 
@@ -164,7 +162,9 @@ mod tests {
             path: Some(name.into()),
             access: "rw".into(),
             share: share.into(),
-            holder: holder_row(program, 61_000),
+            holder: holder_row(program),
+            since_ms: NOW - 61_000,
+            since: None,
         }
     }
 
@@ -195,12 +195,13 @@ mod tests {
     #[test]
     fn every_kind_has_its_table() {
         let waiting = RangeLockRow {
+            open: 7,
             path: Some("a".into()),
             kind: "exclusive".into(),
             state: "waiting".into(),
             start: 10,
             length: Some(5),
-            holder: holder_row(None, 0),
+            holder: holder_row(None),
         };
         let held = RangeLockRow { state: "held".into(), start: 0, length: None, ..waiting.clone() };
         let lease = LeaseRow { path: Some("a".into()), lease_id: "L".into(), state: "held".into() };
@@ -218,9 +219,9 @@ mod tests {
     7    rw      none   4242  vim      ann   1 min  a
     123  rw      rwd    -     unknown  ann   1 min  b\\u{1b}
   range locks: 1 held, 1 waiting
-    KIND       STATE    BYTES  PID  PROGRAM  USER  SINCE  PATH
-    exclusive  held     all    -    unknown  ann   0 s    a
-    exclusive  waiting  10-14  -    unknown  ann   0 s    a
+    OPEN  KIND       STATE    BYTES  PID  PROGRAM  USER  PATH
+    7     exclusive  held     all    -    unknown  ann   a
+    7     exclusive  waiting  10-14  -    unknown  ann   a
   leases: 1
     STATE  LEASE ID  PATH
     held   L         a
