@@ -9,6 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use super::endpoint::CopyChoice;
 use super::settings::{self, DeleteChoice, LogLevel};
 use crate::fs::policy::{SharePolicy, ShareRule};
+use crate::fs::strategy::Concurrency;
+use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
 
 mod holding;
@@ -41,7 +43,8 @@ const MOUNT_NOTES: &str = "\
 Options for -o (separated by commas), and for a --config file (one per line,
 `name` or `name = value`; `#` starts a comment):
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
-  share_rule=PATTERN=POLICY (again for more)  mandatory_locks
+  share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
+  lease=SECONDS|infinite  mandatory_locks
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -133,6 +136,16 @@ pub(super) struct MountArgs {
     /// Another policy for files whose name or path matches, such as `*.xlsx=exclusive`; the first match wins
     #[arg(long, value_name = "PATTERN=POLICY", value_parser = settings::parse_rule)]
     pub(super) share_rule: Vec<ShareRule>,
+
+    /// When writers on other machines or of the blob service change the same file: `optimistic` lets the first to
+    /// commit win and keeps the other's content beside, `pessimistic` lets only one open it for writing,
+    /// `last-writer-wins` overwrites [default: optimistic]
+    #[arg(long, value_name = "STRATEGY", value_parser = settings::parse_concurrency)]
+    pub(super) concurrency: Option<Concurrency>,
+
+    /// How long a lease on a blob lasts if this mount dies: 15 to 60 seconds, or `infinite` [default: 60]
+    #[arg(long, value_name = "SECONDS|infinite", value_parser = settings::parse_lease)]
+    pub(super) lease: Option<LeaseDuration>,
 
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]

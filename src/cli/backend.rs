@@ -45,6 +45,7 @@ impl Backend {
             passthrough: plan.passthrough && detach::may_mount(),
             owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
             policies: plan.policies.clone(),
+            fencing: plan.fencing.clone(),
             mandatory_locks: plan.mandatory_locks,
         };
         if plan.passthrough && !config.passthrough {
@@ -85,6 +86,7 @@ impl Backend {
     /// Writes the store's last words and frees the data directory. Nothing can be changed afterwards, even if requests
     /// still come in from somewhere.
     pub(super) async fn close(&self) -> Result<(), String> {
+        self.engine.release_leases().await;
         close_store(Arc::clone(&self.store)).await
     }
 }

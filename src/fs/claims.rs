@@ -46,7 +46,14 @@ impl Engine {
     pub async fn set_share(&self, handle: HandleId, claim: Claim) -> Result<()> {
         let handle = self.handles.get(handle)?;
         must_keep_data_access(handle.permit.access(), claim.access)?;
-        handle.permit.reclaim(claim).await
+        let before = handle.permit.claim().ok_or(FsError::BadHandle)?;
+        handle.permit.reclaim(claim).await?;
+        if let Err(error) = self.fit_lease(&handle, claim).await {
+            // It fitted a moment ago; if it does not any more, the open keeps what it asked for.
+            handle.permit.reclaim(before).await.ok();
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// What the open of `handle` claims.
@@ -55,7 +62,8 @@ impl Engine {
         let ino = handle.file.ino();
         let Claim { access, share } = handle.permit.claim().ok_or(FsError::BadHandle)?;
         let (delete_pending, opens) = (self.gate.is_delete_pending(ino), self.gate.open_count(ino));
-        Ok(HandleState { open: handle.permit.id(), access, share, lease: false, delete_pending, opens })
+        let lease = self.leases.id(ino).is_some();
+        Ok(HandleState { open: handle.permit.id(), access, share, lease, delete_pending, opens })
     }
 
     /// Makes the file of `handle` delete pending, or takes that back. The open needs delete access.
@@ -69,9 +77,12 @@ impl Engine {
         let ino = handle.file.ino();
         let _tree = self.guards.tree().await;
         let guarded = self.guard_name(ino).await?;
-        let Some(Guarded { parent, segment, .. }) = &guarded else {
+        let Some(Guarded { at, parent, segment, .. }) = &guarded else {
             return Err(FsError::Invalid("the file has no name any more"));
         };
+        if pending {
+            self.beside_leases(&self.local()?.find(at)?)?;
+        }
         match (pending, self.gate.is_delete_pending(ino)) {
             (true, true) | (false, false) => Ok(None),
             (false, true) => self.unmark(*parent, segment, ino).await.map(|()| None),

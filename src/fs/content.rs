@@ -182,6 +182,14 @@ impl Live {
         };
         Ok(())
     }
+
+    /// Notes that a copy of what `stamp` describes is kept elsewhere. What the blob refers to stays the same.
+    pub fn note_saved(&mut self, stamp: Stamp, inline_max: u64, mappable: bool) -> io::Result<()> {
+        let published = self.baseline.published;
+        self.note_committed(stamp, inline_max, mappable)?;
+        self.baseline.published = published;
+        Ok(())
+    }
 }
 
 /// A hash of the first `size` bytes, which are few.

@@ -6,6 +6,7 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
+//! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * `range_locks`: byte ranges, and waiting for them.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
@@ -18,6 +19,7 @@ pub mod attributes;
 mod claims;
 mod close;
 mod commit;
+mod conflicts;
 pub mod content;
 mod data;
 mod directories;
@@ -29,6 +31,8 @@ pub mod guards;
 mod habits;
 mod handles;
 pub mod holders;
+pub mod lease_keeper;
+mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
@@ -44,10 +48,11 @@ mod rename;
 mod stat;
 mod status;
 mod sticky;
+pub mod strategy;
 mod xattr;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -66,12 +71,15 @@ use gate::Gate;
 use guards::Guards;
 use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use lease_keeper::LeaseKeeper;
+use leases::LeaseTask;
 use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
 use sticky::Stickies;
+use strategy::Fencing;
 
 pub use attributes::{Attributes, Kind};
 pub use claims::{HandleState, HiddenName};
@@ -102,6 +110,8 @@ pub struct EngineConfig {
     pub owner: DefaultOwner,
     /// The share modes of programs that cannot ask for one.
     pub policies: SharePolicies,
+    /// How commits are protected from writers elsewhere.
+    pub fencing: Fencing,
     /// Range locks bind the reads and writes of others, not only their range locks. The kernel moves no bytes then.
     pub mandatory_locks: bool,
 }
@@ -123,6 +133,10 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     stickies: Stickies,
+    leases: Arc<LeaseKeeper>,
+    _lease_task: LeaseTask,
+    /// How many times content was kept beside its file.
+    conflicts: AtomicU64,
     range_waits: RangeWaits,
     /// How many files have their bytes in memory.
     memory: Budget,
@@ -148,7 +162,11 @@ impl Engine {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error.into()),
         }
+        let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
+            _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
+            leases,
+            conflicts: AtomicU64::new(0),
             store,
             share,
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),

@@ -15,6 +15,7 @@ use super::file::{Intent, OpenFile, Place, Route};
 use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
 use super::holders::Holder;
+use super::lease_keeper::LeaseHold;
 use super::memory::Memory;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
@@ -78,8 +79,9 @@ impl Engine {
             self.may_touch(ino, None, None, (0, u64::MAX), true)?;
             self.drop_set_id(ino, caller).await?;
         }
-        let (file, route) = self.attach(ino, Some(request), &permit).await?;
-        let handle = self.handles.insert(Handle::new(file, permit));
+        let lease = self.take_lease(claim);
+        let Attached { file, route, lease } = self.attach(ino, Some(request), &permit, lease).await?;
+        let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
     }
@@ -163,7 +165,11 @@ impl Engine {
         // Nobody else can know the number yet, so the gate grants at once.
         let claim = Claim { access: request.access(), share };
         let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
-        let file = Arc::new(OpenFile::new(ino, content));
+        let lease = match self.take_lease(claim) {
+            TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
+            TakeLease::No => None,
+        };
+        let file = Arc::new(OpenFile::new(ino, content, blob));
         file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
@@ -171,8 +177,12 @@ impl Engine {
         self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
-        let handle = self.handles.insert(Handle::new(file, permit));
+        let handle = self.handles.insert(Handle::new(file, permit, lease));
         Ok(Created::New(stat, Opened { handle, route }))
+    }
+
+    fn take_lease(&self, claim: Claim) -> TakeLease {
+        if self.config.fencing.concurrency.takes_lease(claim) { TakeLease::Yes } else { TakeLease::No }
     }
 
     /// Where the bytes of a file are going to be that was just made.
@@ -185,13 +195,14 @@ impl Engine {
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the
-    /// bytes of an open like `request`. Undone by [`detach`](Self::detach).
+    /// bytes of an open like `request`. Undone by [`detach`](Self::detach). Somebody else's lease refuses writers.
     pub(super) async fn attach(
         &self,
         ino: Ino,
         request: Option<OpenRequest>,
         permit: &OpenPermit,
-    ) -> Result<(Arc<OpenFile>, Route)> {
+        take_lease: TakeLease,
+    ) -> Result<Attached> {
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else {
@@ -199,7 +210,8 @@ impl Engine {
             let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
             let place = Place { store, at: None, info: None, mtime: now(), now: now() };
-            return self.routed(file, request, false, place, permit);
+            let (file, route) = self.routed(file, request, false, place, permit)?;
+            return Ok(Attached { file, route, lease: None });
         };
         let blob = store.find(at)?.blob.ok_or(FsError::IsADirectory)?;
         if Ino::of(blob.id) != ino {
@@ -207,8 +219,22 @@ impl Engine {
         }
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         must_be_file(attributes.kind)?;
+        let lease = match take_lease {
+            TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
+            TakeLease::No if permit.access().contains(Access::WRITE) => {
+                self.lease_for(&blob)?;
+                None
+            }
+            TakeLease::No => None,
+        };
         let file = match self.attach_open(ino) {
-            Some(file) => file,
+            Some(file) => {
+                // What was committed elsewhere is seen by the next open, as far as nothing here gets lost.
+                if let Err(error) = file.refresh(blob.etag, || Ok(store.reader(at)?)) {
+                    tracing::debug!(ino = ino.0, %error, "an open file stays as it is");
+                }
+                file
+            }
             None => self.load(ino, at)?,
         };
         self.nodes.hold(ino, *parent, segment);
@@ -216,7 +242,7 @@ impl Engine {
         let info = Committing { engine: self, ino, blob };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
-        Ok((file, self.note_cache(ino, etag, route)))
+        Ok(Attached { file, route: self.note_cache(ino, etag, route), lease })
     }
 
     fn routed(
@@ -243,7 +269,8 @@ impl Engine {
 
     fn load(&self, ino: Ino, at: &BlobPath) -> Result<Arc<OpenFile>> {
         let reader = self.local()?.reader(at)?;
-        let file = Arc::new(OpenFile::new(ino, Content::Clean(reader)));
+        let base = Arc::clone(reader.properties());
+        let file = Arc::new(OpenFile::new(ino, Content::Clean(reader), base));
         self.files.lock().insert(ino, Arc::clone(&file));
         Ok(file)
     }
@@ -282,6 +309,21 @@ fn must_be_file(kind: Kind) -> Result<()> {
         Kind::Directory => Err(FsError::IsADirectory),
         Kind::Symlink | Kind::Fifo | Kind::Socket => Err(FsError::Invalid("not a regular file")),
     }
+}
+
+/// Whether an open takes the blob's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakeLease {
+    Yes,
+    No,
+}
+
+/// One more use of a file.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) route: Route,
+    pub(super) lease: Option<LeaseHold>,
 }
 
 enum Created {

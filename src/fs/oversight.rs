@@ -65,6 +65,8 @@ impl Engine {
         if let Closing::Remove(permit) = closing {
             self.finish_remove(ino, permit).await?;
         }
+        handle.set_lease(None);
+        self.settle_lease(ino).await;
         tracing::info!(ino = ino.0, open = open.0, "a handle was closed from outside");
         committed
     }

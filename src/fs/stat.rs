@@ -13,6 +13,7 @@ use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
+use super::open::{Attached, TakeLease};
 use super::place::Guarded;
 use super::{Engine, now};
 
@@ -216,7 +217,7 @@ impl Engine {
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
         let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
-        let (file, _) = self.attach(ino, None, &permit).await?;
+        let Attached { file, .. } = self.attach(ino, None, &permit, TakeLease::No).await?;
         let done = async {
             self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
@@ -286,6 +287,9 @@ impl Engine {
     pub(super) fn note_version(&self, ino: Ino, old: &BlobProperties, new: &Arc<BlobProperties>) {
         if self.nodes.cached(ino) == Some(old.etag) {
             self.nodes.set_cached(ino, Some(new.etag));
+        }
+        if let Some(file) = self.open_file(ino) {
+            file.rebase(old.etag, new);
         }
     }
 

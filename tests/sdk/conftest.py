@@ -1,4 +1,4 @@
-"""Fixtures: a container per test, blobs whose leases have run out, and the list of known differences of Azurite."""
+"""Fixtures: a container per test, blobs whose leases have run out, and the lists of known differences."""
 
 import fnmatch
 import time
@@ -85,17 +85,16 @@ def in_state(container, expired):
 def pytest_collection_modifyitems(items):
     # What needs an expired lease comes last: by then it has expired.
     items.sort(key=lambda item: "expired" in item.name)
-    if rig.SERVER == "azurite":
-        unused = apply_differences(items)
-        if unused:
-            raise pytest.UsageError(f"differences.py names tests that do not exist: {sorted(unused)}")
+    unused = apply_differences(items, differences.AZURITE if rig.SERVER == "azurite" else differences.LEASEFS)
+    if unused:
+        raise pytest.UsageError(f"differences.py names tests that do not exist: {sorted(unused)}")
 
 
-def apply_differences(items):
+def apply_differences(items, table):
     """Marks known differences as failures that must happen: one that is gone fails the run, so the list stays true."""
     known = [(pattern, reason, pattern not in differences.SOMETIMES)
-             for reason, patterns in differences.AZURITE.items() for pattern in patterns]
-    # A run of single files or tests leaves the others out.
+             for reason, patterns in table.items() for pattern in patterns]
+    # A run of single files leaves the others out.
     files = {item.path.name for item in items}
     unused = {pattern for pattern, _, _ in known if pattern.split("::")[0] in files}
     for item in items:

@@ -112,7 +112,8 @@ def test_blob_operation_without_etag_conditions(container, name):
     assert answer.status < 300 or answer.verdict == "400 ConditionHeadersNotSupported", answer
 
 
-CONTAINER_CELLS = [(name, letter) for name, (_, letters) in CONTAINER_TABLE.items() for letter in "su"]
+# The article lets Set Metadata have conditions, the newer lists know If-Modified-Since only: the other one is left open.
+CONTAINER_CELLS = [(name, letter) for name in CONTAINER_TABLE for letter in "su" if (name, letter) != ("set metadata", "u")]
 
 
 @pytest.mark.parametrize(("name", "letter"), CONTAINER_CELLS)

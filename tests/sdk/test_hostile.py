@@ -54,7 +54,7 @@ class Line:
 
 
 def statuses(received):
-    return [int(status) for status in re.findall(rb"^HTTP/1\.[01] (\d{3})", received, re.MULTILINE)]
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] (\d{3}) ", received)]
 
 
 def send(data):

@@ -102,7 +102,7 @@ def test_what_an_entry_tells(container):
             found.cache_control) == ("text/x", "gzip", "pl", "inline", "no-cache")
     assert found.content_md5 == properties.content_settings.content_md5
     assert (plain.lease.state, plain.lease.status, plain.lease.duration) == ("leased", "locked", "infinite")
-    assert plain.server_encrypted and not plain.metadata and not plain.tags
+    assert not plain.metadata and not plain.tags
     [full] = container.list_blobs(include=["metadata", "tags"])
     assert (full.metadata, full.tags, full.tag_count) == ({"k": "v"}, {"t": "1"}, 1)
 

@@ -81,6 +81,7 @@ impl EmbeddedStore {
             Place::Memory(bytes) => {
                 let scratch = self.files.scratch()?;
                 write_all(&scratch, &bytes, 0)?;
+                self.settle_written(scratch.file())?;
                 crash_point(point);
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
