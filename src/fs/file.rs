@@ -88,6 +88,8 @@ pub struct OpenFile {
     fenced: AtomicBool,
     /// And nothing may be written.
     barred: AtomicBool,
+    /// A handle was closed from outside whose program may still write through the kernel.
+    cut_off: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
 }
@@ -153,6 +155,7 @@ impl OpenFile {
             kept_open: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             maker: AtomicU32::new(0),
         }
     }
@@ -427,6 +430,17 @@ impl OpenFile {
     /// Whether that was noted.
     pub fn is_kept_open(&self) -> bool {
         self.kept_open.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a handle was closed from outside. The kernel does not take back what it was given: its program may go
+    /// on writing to the local file.
+    pub fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Acquire)
     }
 
     /// Whether the committed version is in the very file that is written to.
