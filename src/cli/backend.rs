@@ -104,7 +104,7 @@ impl Steward for Backend {
     async fn close_handle(&self, id: u64) -> Result<(), String> {
         match self.engine.close_handle(OpenId(id)).await {
             Ok(()) => Ok(()),
-            Err(FsError::BadHandle) => Err(format!("no open has the id {id}")),
+            Err(FsError::BadHandle | FsError::Revoked) => Err(format!("no open has the id {id}")),
             Err(problem) => Err(problem.to_string()),
         }
     }

@@ -17,9 +17,9 @@ pub(super) fn of(engine: &Engine, below: Option<&str>) -> Status {
     Status {
         range_locks: look.range_locks(&opens),
         opens: look.opens(&opens),
-        leases: Vec::<LeaseRow>::new(),
+        leases: look.leases(),
         pending_deletes: look.pending_deletes(),
-        conflict_copies: 0,
+        conflict_copies: engine.conflicts(),
     }
 }
 
@@ -84,6 +84,16 @@ impl Look<'_> {
         // Its open can be closed by now.
         let gone = Holder { front_end: FrontEnd::Mount, thread: 0, uid: 0, since: Moment::default() };
         self.holder(&Holder { thread: owner.process, ..*holder.unwrap_or(&gone) })
+    }
+
+    fn leases(&mut self) -> Vec<LeaseRow> {
+        let mut rows = Vec::new();
+        for lease in self.engine.lease_list() {
+            let Some(path) = self.wanted(lease.ino) else { continue };
+            let state = if lease.lost { "lost" } else { "held" };
+            rows.push(LeaseRow { path, lease_id: lease.id.to_string(), state: state.to_owned() });
+        }
+        rows
     }
 
     fn pending_deletes(&mut self) -> Vec<PendingRow> {

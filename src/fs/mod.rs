@@ -53,7 +53,7 @@ mod xattr;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -78,6 +78,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
 
@@ -143,6 +144,8 @@ pub struct Engine {
     habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
+    /// Has the kernel forget the pages of a file.
+    content_forgetter: OnceLock<ContentForgetter>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -185,6 +188,7 @@ impl Engine {
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
+            content_forgetter: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

@@ -28,6 +28,9 @@ pub const HOLDERS_ATTRIBUTE: &str = "user.leasefs.holders";
 /// Stands for a process that is gone or cannot be seen.
 const UNKNOWN: &str = "unknown";
 
+/// Has whoever caches the content of a file forget it.
+pub(super) type ContentForgetter = Box<dyn Fn(Ino) + Send + Sync>;
+
 /// An open and its holder, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderLine {
@@ -103,6 +106,19 @@ fn parse(line: &str) -> Option<HolderLine> {
 }
 
 impl Engine {
+    /// Says whom to tell that cached content must not be used any more. The first one to say so is told.
+    pub fn forget_content_with(&self, forgetter: impl Fn(Ino) + Send + Sync + 'static) {
+        // A share is mounted once; a second mount of it would have caches of its own.
+        let _ = self.content_forgetter.set(Box::new(forgetter));
+    }
+
+    /// Has what is cached of `ino` forgotten, soon.
+    pub(super) fn forget_content(&self, ino: Ino) {
+        if let Some(forgetter) = self.content_forgetter.get() {
+            forgetter(ino);
+        }
+    }
+
     /// Takes delete pending back from the file that had this name in an open directory.
     pub async fn undelete_in(&self, directory: HandleId, name: &Segment, caller: Caller) -> Result<()> {
         self.undelete(self.directories.get(directory)?.ino, name, caller).await

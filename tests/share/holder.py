@@ -4,6 +4,7 @@
     open PATH FLAGS         opens PATH; FLAGS is a number for open(2); answers the number of the descriptor
     share FD ACCESS SHARE   sets access and share mode by ioctl (letters r, w, d, or "none")
     read FD / write FD TEXT reads up to 4096 bytes / writes TEXT at the start of the file
+    fsync FD
     flock FD sh|ex|un       without waiting
     lock FD rd|wr|un START LENGTH   an fcntl lock, without waiting
     close FD
@@ -40,6 +41,8 @@ def act(word, *rest):
         return os.pread(int(rest[0]), 4096, 0).decode()
     elif word == "write":
         os.pwrite(int(rest[0]), rest[1].encode(), 0)
+    elif word == "fsync":
+        os.fsync(int(rest[0]))
     elif word == "flock":
         fcntl.flock(int(rest[0]), FLOCKS[rest[1]])
     elif word == "lock":
