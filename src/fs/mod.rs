@@ -47,6 +47,7 @@ pub mod policy;
 mod range_locks;
 mod rename;
 mod stat;
+mod status;
 mod sticky;
 pub mod strategy;
 mod watch;
@@ -54,7 +55,7 @@ mod xattr;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -79,6 +80,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
 
@@ -91,12 +93,13 @@ pub use error::{FsError, Result};
 pub use file::Route;
 pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
-pub use holders::{FrontEnd, Holder, Process};
+pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
 pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
@@ -146,6 +149,8 @@ pub struct Engine {
     habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
+    /// Has the kernel forget the pages of a file.
+    content_forgetter: OnceLock<ContentForgetter>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -190,6 +195,7 @@ impl Engine {
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
+            content_forgetter: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;
