@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Speed of leasefs beside ext4, the floor of the platform, and rclone. Usage: scripts/bench.sh [mount|scale|quick|all]
+# Speed of leasefs beside ext4, the floor of the platform, and rclone; of its Blob service beside Azurite.
+# Usage: scripts/bench.sh [mount|scale|blob|quick|blob-quick|all]
 #   mount   every workload on every system (about 8 minutes), saved to docs/benchmarks/DATE-mount.md
 #   scale   cost per file at a million files, resident memory (about 8 minutes), saved to docs/benchmarks/DATE-scale.md
-#   quick   the workloads of mount, small and once; printed only
-#   all     mount and scale
+#   blob    the Blob service beside Azurite (about 4 minutes), saved to docs/benchmarks/DATE-blob.md
+#   quick, blob-quick   the workloads of mount or blob, small and once; printed only
+#   all     mount, scale and blob
 # BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again.
 set -euo pipefail
 
@@ -12,14 +14,19 @@ source "$HERE/lib.sh"
 source "$HERE/bench/systems.sh"
 source "$HERE/bench/rows.sh"
 source "$HERE/bench/scale.sh"
+source "$HERE/bench/blob.sh"
 
 what=${1:-mount}
 case $what in
-    mount | scale | quick | all) ;;
-    *) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    mount | scale | blob | quick | blob-quick | all) ;;
+    *) sed -n '2,9s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
-need fusermount3:fuse3 fio:fio git:git taskset:util-linux
-build_release fuse_floor bench_meta
+if [[ $what == blob* ]]; then
+    build_release bench_blob
+else
+    need fusermount3:fuse3 fio:fio git:git taskset:util-linux
+    build_release fuse_floor bench_meta bench_blob
+fi
 DRIVER=$TARGET/release/examples/bench_meta
 
 # run_row ROUNDS ROW [pinned]: every system in turn, several times, so that a busy moment does not hit one system only.
@@ -76,4 +83,12 @@ fi
 if [[ $what == scale || $what == all ]]; then
     bench_scale
     publish scale
+fi
+if [[ $what == blob-quick ]]; then
+    bench_blob 0.5 1
+    cat "$BASE/table.md"
+fi
+if [[ $what == blob || $what == all ]]; then
+    bench_blob 2 3
+    publish blob
 fi

@@ -9,6 +9,8 @@ TARGET=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}")
 PJDFSTEST_VERSION=0.2.2
 FSX_VERSION=0.3.2
 RCLONE_VERSION=1.75.2
+AZURITE_VERSION=3.37.0
+AZURE_BLOB_SDK=azure-storage-blob==12.31.1
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -67,6 +69,60 @@ python_env() {
         "$home/bin/pip" freeze 2>/dev/null | grep -qx -- "$package" || "$home/bin/pip" install --quiet "$package" >&2
     done
     printf '%s\n' "$home"
+}
+
+# Prints the path of Azurite's blob server, installing it the first time.
+azurite_blob() {
+    local home=$CACHE/azurite-$AZURITE_VERSION
+    if [[ ! -e $home/done ]]; then
+        need node:nodejs npm:npm
+        say "installing azurite $AZURITE_VERSION (once)"
+        mkdir -p "$home"
+        npm install --prefix "$home" --no-audit --no-fund --loglevel=error "azurite@$AZURITE_VERSION" >&2 \
+            || fail "cannot install azurite $AZURITE_VERSION"
+        touch "$home/done"
+    fi
+    printf '%s\n' "$home/node_modules/.bin/azurite-blob"
+}
+
+# Prints a TCP port of this machine that nobody listens on.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# start_blob_server leasefs|azurite DIR: starts the server with its data in DIR, waits until it answers.
+# Sets BLOB_PID and BLOB_ADDRESS; ends with the script's own cleanup (stop_blob_server).
+start_blob_server() {
+    local server=$1 dir=$2 port waited
+    port=$(free_port)
+    mkdir -p "$dir"
+    case $server in
+        leasefs) "$LEASEFS" serve --data "$dir" --blob-addr "127.0.0.1:$port" >"$dir.log" 2>&1 & ;;
+        azurite)
+            "$(azurite_blob)" --location "$dir" --blobHost 127.0.0.1 --blobPort "$port" --skipApiVersionCheck \
+                --silent --disableTelemetry >"$dir.log" 2>&1 &
+            ;;
+        *) fail "there is no server $server" ;;
+    esac
+    BLOB_PID=$! BLOB_ADDRESS=127.0.0.1:$port
+    for ((waited = 0; waited < 300; waited++)); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return 0; fi
+        kill -0 "$BLOB_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    tail -n 20 "$dir.log" >&2
+    fail "$server does not answer on port $port"
+}
+
+# Ends a server started above; says so when it did not end by itself.
+stop_blob_server() {
+    local pid=$1 waited
+    kill "$pid" 2>/dev/null || return 0
+    for ((waited = 0; waited < 200; waited++)); do
+        kill -0 "$pid" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -9 "$pid" 2>/dev/null || true
+    say "process $pid had to be killed"
+    return 1
 }
 
 # Builds the release binary (and any examples named) and sets LEASEFS to its path.

@@ -2,7 +2,8 @@
 # Everything that proves leasefs: installs what is missing, then checks sources, runs the tests and the mounted suites.
 # Usage: scripts/test.sh [--quick] [NAME...]
 #   no NAME   everything; --quick leaves out the long suites
-#   NAME      only these: format lint docs unit licences, or a suite of scripts/suites (runs on both data paths)
+#   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), or a suite of
+#             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite), kill
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,23 +11,24 @@ cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
 SUITES=(shell trees git cbuild sequences editor sqlite pjdfstest fsx)
-LONG=(sequences editor sqlite fsx)
+SERVICES=(sdk azurite kill)
+LONG=(sequences editor sqlite fsx kill)
 
 quick=
 names=()
 for argument in "$@"; do
     case $argument in
         --quick) quick=1 ;;
-        -*) sed -n '2,5s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+        -*) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
         *)
-            [[ " ${CHECKS[*]} ${SUITES[*]} " == *" $argument "* ]] \
-                || fail "there is no $argument; choose from: ${CHECKS[*]} ${SUITES[*]}"
+            [[ " ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]} " == *" $argument "* ]] \
+                || fail "there is no $argument; choose from: ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]}"
             names+=("$argument")
             ;;
     esac
 done
 if [[ ${#names[@]} == 0 ]]; then
-    names=("${CHECKS[@]}" "${SUITES[@]}")
+    names=("${CHECKS[@]}" "${SUITES[@]}" "${SERVICES[@]}")
     if [[ -n $quick ]]; then
         for long in "${LONG[@]}"; do names=("${names[@]/#$long/}"); done
     fi
@@ -117,6 +119,14 @@ if wanted pjdfstest; then
         failed+=("pjdfstest: needs root")
     fi
 fi
+
+if wanted sdk || wanted kill; then
+    step "build (release)" build_release
+    export LEASEFS=$TARGET/release/leasefs
+fi
+if wanted sdk; then step "sdk (leasefs)" timeout 600 scripts/suites/sdk.sh leasefs; fi
+if wanted azurite; then step "sdk (azurite)" timeout 600 scripts/suites/sdk.sh azurite; fi
+if wanted kill; then step "kill -9 and power loss" timeout 600 scripts/suites/kill.sh; fi
 
 printf '\n%d passed, %d failed, %d s\n' "$passed" "${#failed[@]}" "$SECONDS"
 for title in "${failed[@]}"; do printf '  failed: %s\n' "$title"; done

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::endpoint::CopyChoice;
 use super::settings::{self, DeleteChoice, LogLevel};
+use crate::fs::policy::{SharePolicy, ShareRule};
 use crate::store::ContainerName;
 
 const EXAMPLES: &str = "\
@@ -33,12 +34,21 @@ Examples:
 const MOUNT_NOTES: &str = "\
 Options for -o (separated by commas), and for a --config file (one per line,
 `name` or `name = value`; `#` starts a comment):
-  data=DIR  share=NAME  delete=smb|posix  ro  rw  allow_other  no_passthrough
+  data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
+  share_rule=PATTERN=POLICY (again for more)  mandatory_locks
+  ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
 Arguments win over -o, -o wins over the environment, and that over the file.
 Words that fstab holds for other tools (defaults, noauto, nofail, _netdev,
 user, x-...) are accepted.
+
+Share policies (shared, deny-write, exclusive) say what a program that opens a
+file for writing lets others do meanwhile. The first of these decides: the
+attribute user.leasefs.share of the file, that of the nearest directory above,
+the first --share-rule that matches, --share-policy. A pattern is matched with
+the file's name or, if it has a /, with the path inside the share; * ? [a-z]
+stand for characters other than /, ** for any.
 
 Lines for /etc/fstab, after
 `ln -s \"$(command -v leasefs)\" /usr/sbin/mount.leasefs`:
@@ -100,6 +110,19 @@ pub(super) struct MountArgs {
     /// [default: smb]
     #[arg(long, value_name = "RULE")]
     pub(super) delete: Option<DeleteChoice>,
+
+    /// What programs that open a file for writing let others do meanwhile: `shared` everything, `deny-write` only read
+    /// it, `exclusive` nothing [default: shared]
+    #[arg(long, value_name = "POLICY", value_parser = settings::parse_policy)]
+    pub(super) share_policy: Option<SharePolicy>,
+
+    /// Another policy for files whose name or path matches, such as `*.xlsx=exclusive`; the first match wins
+    #[arg(long, value_name = "PATTERN=POLICY", value_parser = settings::parse_rule)]
+    pub(super) share_rule: Vec<ShareRule>,
+
+    /// Range locks refuse the reads and writes of others, not only their locks
+    #[arg(long)]
+    pub(super) mandatory_locks: bool,
 
     /// Serve the blobs over the Azure Blob protocol too, at this address
     #[arg(long, value_name = "ADDR")]

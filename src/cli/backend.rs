@@ -42,6 +42,8 @@ impl Backend {
             },
             passthrough: plan.passthrough && detach::may_mount(),
             owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
+            policies: plan.policies.clone(),
+            mandatory_locks: plan.mandatory_locks,
         };
         if plan.passthrough && !config.passthrough {
             tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");

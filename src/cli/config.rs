@@ -9,6 +9,7 @@ use super::endpoint::EndpointPlan;
 use super::error::CliError;
 use super::paths::{self, Places};
 use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
+use crate::fs::policy::{RULES_MAX, SharePolicies};
 use crate::store::ContainerName;
 
 /// The share that is mounted when none is named.
@@ -23,6 +24,8 @@ pub(super) struct MountPlan {
     pub(super) data: PathBuf,
     pub(super) share: ContainerName,
     pub(super) delete: DeleteChoice,
+    pub(super) policies: SharePolicies,
+    pub(super) mandatory_locks: bool,
     pub(super) read_only: bool,
     pub(super) allow_other: bool,
     pub(super) passthrough: bool,
@@ -47,6 +50,9 @@ impl MountPlan {
             data: args.data,
             share: args.share,
             delete: args.delete,
+            share_policy: args.share_policy,
+            share_rules: args.share_rule,
+            mandatory_locks: args.mandatory_locks.then_some(true),
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
             passthrough: args.no_passthrough.then_some(false),
@@ -92,11 +98,16 @@ impl MountPlan {
                 ContainerName::new(DEFAULT_SHARE).map_err(|problem| CliError::Usage(problem.to_string()))?
             }
         };
+        if settings.share_rules.len() > RULES_MAX {
+            return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
             share,
             delete: settings.delete.unwrap_or(DeleteChoice::Smb),
+            policies: SharePolicies::new(settings.share_rules, settings.share_policy.unwrap_or_default()),
+            mandatory_locks: settings.mandatory_locks.unwrap_or(false),
             read_only: settings.read_only.unwrap_or(false),
             allow_other: settings.allow_other.unwrap_or(false),
             passthrough: settings.passthrough.unwrap_or(true),

@@ -79,7 +79,7 @@ impl EndpointPlan {
             CopyChoice::Loopback => CopySources::Loopback,
             CopyChoice::Any => CopySources::Any,
         };
-        let service = Arc::new(BlobService::new(store, accounts, copy));
+        let service = Arc::new(BlobService::new(store.durable_user(), accounts, copy));
         let config = ServerConfig { addr: self.addr, tls, limits: Limits::default() };
         let server = Server::start(&config, service).map_err(|problem| cannot_listen(self.addr, &problem))?;
         if self.tls.is_none() && !is_loopback(self.addr.ip()) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use crate::fs::policy::{InvalidPolicy, InvalidRule, SharePolicy, ShareRule};
 use crate::store::ContainerName;
 
 /// A configuration file larger than this is not one.
@@ -17,8 +18,8 @@ const CONFIG_FILE_MAX: u64 = 64 * 1024;
 pub(super) const THREADS_MAX: usize = 256;
 
 /// The names a person may use, for messages and help.
-pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, ro, rw, allow_other, no_passthrough, \
-     threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
+pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
+     share_rule=PATTERN=POLICY, mandatory_locks, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
 
@@ -57,6 +58,10 @@ pub(super) struct Settings {
     pub(super) data: Option<PathBuf>,
     pub(super) share: Option<ContainerName>,
     pub(super) delete: Option<DeleteChoice>,
+    pub(super) share_policy: Option<SharePolicy>,
+    /// The first that matches wins, so those of stronger settings come first.
+    pub(super) share_rules: Vec<ShareRule>,
+    pub(super) mandatory_locks: Option<bool>,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
     pub(super) passthrough: Option<bool>,
@@ -142,6 +147,9 @@ impl Settings {
             data: self.data.or(weaker.data),
             share: self.share.or(weaker.share),
             delete: self.delete.or(weaker.delete),
+            share_policy: self.share_policy.or(weaker.share_policy),
+            share_rules: [self.share_rules, weaker.share_rules].concat(),
+            mandatory_locks: self.mandatory_locks.or(weaker.mandatory_locks),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
             passthrough: self.passthrough.or(weaker.passthrough),
@@ -162,17 +170,27 @@ impl Settings {
                 self.share = Some(parse_share(share).map_err(|why| bad(name, share, why))?);
             }
             ("delete", Some(rule)) => self.delete = Some(choice(name, rule)?),
+            ("share_policy", Some(policy)) => {
+                self.share_policy = Some(parse_policy(policy).map_err(|why| bad(name, policy, why))?);
+            }
+            ("share_rule", Some(rule)) => {
+                self.share_rules.push(parse_rule(rule).map_err(|why| bad(name, rule, why))?);
+            }
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
             ("log", Some(level)) => self.log = Some(choice(name, level)?),
             ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
-            ("data" | "share" | "delete" | "threads" | "log" | "log_file", None) => {
+            (
+                "data" | "share" | "delete" | "share_policy" | "share_rule" | "threads" | "log" | "log_file",
+                None,
+            ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
             }
             ("ro", None) => self.read_only = Some(true),
             ("rw", None) => self.read_only = Some(false),
             ("allow_other", None) => self.allow_other = Some(true),
+            ("mandatory_locks", None) => self.mandatory_locks = Some(true),
             ("no_passthrough", None) => self.passthrough = Some(false),
             (flag, None) if self.flags.set(flag) => {}
             (flag, Some(_)) if is_flag(flag) => return Err(OptionError::TakesNoValue(flag.to_owned())),
@@ -242,6 +260,16 @@ pub(super) fn parse_share(name: &str) -> Result<ContainerName, String> {
     ContainerName::new(name).map_err(|problem| problem.to_string())
 }
 
+/// Checks a share policy; the error lists those there are.
+pub(super) fn parse_policy(text: &str) -> Result<SharePolicy, String> {
+    text.parse().map_err(|problem: InvalidPolicy| problem.to_string())
+}
+
+/// Checks a share rule; the error says what a valid one is.
+pub(super) fn parse_rule(text: &str) -> Result<ShareRule, String> {
+    text.parse().map_err(|problem: InvalidRule| problem.to_string())
+}
+
 /// Checks a number of threads.
 pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -271,7 +299,8 @@ fn ignored(name: &str) -> bool {
 }
 
 fn is_flag(name: &str) -> bool {
-    matches!(name, "ro" | "rw" | "allow_other" | "no_passthrough") || KernelFlags::default().set(name)
+    matches!(name, "ro" | "rw" | "allow_other" | "no_passthrough" | "mandatory_locks")
+        || KernelFlags::default().set(name)
 }
 
 fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, OptionError> {
@@ -314,13 +343,17 @@ mod tests {
     #[test]
     fn every_option_lands_where_it_belongs() {
         let all = options(
-            "data=/d,share=abc,delete=posix,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
+            "data=/d,share=abc,delete=posix,share_policy=deny-write,share_rule=*.a=exclusive,share_rule=b=shared,\
+             mandatory_locks,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
         )
         .unwrap();
         let expected = Settings {
             data: Some("/d".into()),
             share: Some(ContainerName::new("abc").unwrap()),
             delete: Some(DeleteChoice::Posix),
+            share_policy: Some(SharePolicy::DenyWrite),
+            share_rules: vec!["*.a=exclusive".parse().unwrap(), "b=shared".parse().unwrap()],
+            mandatory_locks: Some(true),
             read_only: Some(true),
             allow_other: Some(true),
             passthrough: Some(false),

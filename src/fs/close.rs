@@ -35,7 +35,7 @@ impl Engine {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
         // If that cannot be told, there may be something.
-        let changed = handle.commits() && handle.file.needs_commit().unwrap_or(true);
+        let changed = handle.commits() && !handle.is_revoked() && handle.file.needs_commit().unwrap_or(true);
         if changed && let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
         }
@@ -48,6 +48,7 @@ impl Engine {
     pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
         let ino = file.ino();
         let closing = permit.close();
+        self.range_waits.closed(&self.gate, ino, permit.id());
         // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
         let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
         if !lingers {
@@ -141,7 +142,7 @@ impl Engine {
     }
 
     /// Takes away a pending file whose last open is closed.
-    async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
+    pub(super) async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
         let _tree = self.guards.tree().await;
         if let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? {
             let found = self.local()?.find(at)?;

@@ -14,10 +14,12 @@ use super::nodes::Ino;
 use super::place::Guarded;
 
 impl Engine {
-    /// A program closed one of its descriptors: commit, so that the close can report a failure.
-    pub async fn flush(&self, handle: HandleId) -> Result<()> {
+    /// A program closed one of its descriptors: commit, so that the close can report a failure. The range locks of
+    /// the program (`key`) go, whichever descriptor they came through.
+    pub async fn flush(&self, handle: HandleId, key: u64) -> Result<()> {
         let handle = self.handles.peek(handle)?;
         let done = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
+        self.drop_range_key(handle.file.ino(), key);
         handle.note_flushed();
         done
     }
@@ -64,6 +66,9 @@ impl Engine {
         let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
+        if let Some(maker) = file.take_maker() {
+            self.habits.note(maker, file.is_small());
+        }
         tracing::trace!(ino = file.ino().0, %at, "committed");
         if !page_cache_agrees {
             self.nodes.set_cached(file.ino(), None);

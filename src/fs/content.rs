@@ -9,6 +9,8 @@
 //!        │  │ commit: patch
 //!        v  │
 //!   Overlay: a committed version + changed ranges in a scratch file (a small change of a big file)
+//!
+//!   Memory: a new file of a program that makes small files ── outgrows its room ──> Live
 //! ```
 //!
 //! A committed version never changes under its readers. `Live` content that was committed once is the exception:
@@ -22,6 +24,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use crate::share::Moment;
 use crate::store::{ContentReader, Scratch, sparse};
 
+use super::memory::Memory;
 use super::ranges::RangeSet;
 
 /// Content up to this size is copied into a scratch file before it is changed: then one local file holds all of it.
@@ -40,6 +43,8 @@ pub enum Content {
     Live(Live),
     /// A committed version with changes on top.
     Overlay(Overlay),
+    /// A small new file.
+    Memory(Memory),
 }
 
 /// Content that is one local file.
@@ -314,6 +319,7 @@ impl Content {
             Content::Clean(reader) => Ok(reader.size()),
             Content::Live(live) => Ok(live.scratch.file().metadata()?.len()),
             Content::Overlay(overlay) => Ok(overlay.size),
+            Content::Memory(memory) => Ok(memory.size()),
         }
     }
 
@@ -323,6 +329,7 @@ impl Content {
             Content::Clean(reader) => reader.read_at(buffer, offset),
             Content::Live(live) => read_up_to(&live.scratch, buffer, offset),
             Content::Overlay(overlay) => overlay.read(buffer, offset),
+            Content::Memory(memory) => Ok(memory.read(buffer, offset)),
         }
     }
 
@@ -340,7 +347,7 @@ impl Content {
                 Some(file) => sparse::next_data(file, from)?,
                 None => Some(from),
             },
-            Content::Overlay(_) => Some(from),
+            Content::Overlay(_) | Content::Memory(_) => Some(from),
         };
         Ok(found.filter(|offset| *offset < size))
     }
@@ -357,7 +364,7 @@ impl Content {
                 Some(file) => sparse::next_hole(file, from)?,
                 None => None,
             },
-            Content::Overlay(_) => None,
+            Content::Overlay(_) | Content::Memory(_) => None,
         };
         Ok(Some(found.unwrap_or(size).min(size)))
     }

@@ -22,6 +22,21 @@ pub enum Zeroing {
     ZeroRange,
 }
 
+/// Through which handle bytes are moved, and the key of the range locks that are the mover's own, if it has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Mover {
+    /// The handle.
+    pub handle: HandleId,
+    /// The key.
+    pub key: Option<u64>,
+}
+
+impl From<HandleId> for Mover {
+    fn from(handle: HandleId) -> Self {
+        Self { handle, key: None }
+    }
+}
+
 impl Engine {
     fn handle_for(&self, handle: HandleId, access: Access) -> Result<Arc<Handle>> {
         let handle = self.handles.get(handle)?;
@@ -29,19 +44,36 @@ impl Engine {
     }
 
     /// Reads into `buffer`; returns how much there was.
-    pub fn read(&self, handle: HandleId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        // The kernel reads before it writes parts of a page, also through handles that may only write.
-        self.handles.get(handle)?.file.read(buffer, offset)
+    pub fn read(&self, mover: impl Into<Mover>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let Mover { handle, key } = mover.into();
+        let handle = self.handles.get(handle)?;
+        self.may_move(&handle, key, (offset, buffer.len() as u64), false)?;
+        let access = handle.permit.access();
+        // The kernel reads before it writes parts of a page, also through handles that may only write. An open for
+        // attributes that is read after all (see the front end) must fit the others like any reader.
+        if !access.contains(Access::READ) && !access.contains(Access::WRITE) {
+            handle.permit.claim_more(Access::READ)?;
+        }
+        handle.file.read(buffer, offset)
     }
 
     /// Writes `data`, if that needs no preparation; says whether it did. The way for data that is only borrowed.
-    pub fn write_now(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<bool> {
-        self.handle_for(handle, Access::WRITE)?.file.write(data, offset, now())
+    pub fn write_now(&self, mover: impl Into<Mover>, offset: u64, data: &[u8]) -> Result<bool> {
+        let Mover { handle, key } = mover.into();
+        let handle = self.handle_for(handle, Access::WRITE)?;
+        self.may_move(&handle, key, (offset, data.len() as u64), true)?;
+        handle.file.write(data, offset, now())
+    }
+
+    fn may_move(&self, handle: &Handle, key: Option<u64>, bytes: (u64, u64), write: bool) -> Result<()> {
+        self.may_touch(handle.file.ino(), Some(handle.permit.id()), key, bytes, write)
     }
 
     /// Writes `data`.
-    pub async fn write(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<()> {
+    pub async fn write(&self, mover: impl Into<Mover>, offset: u64, data: &[u8]) -> Result<()> {
+        let Mover { handle, key } = mover.into();
         let handle = self.handle_for(handle, Access::WRITE)?;
+        self.may_move(&handle, key, (offset, data.len() as u64), true)?;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
         while !handle.file.write(data, offset, now())? {
             self.with_place(handle.file.ino(), |place| handle.file.prepare(place)).await?;
@@ -67,6 +99,7 @@ impl Engine {
             return Err(FsError::TooLarge);
         }
         let handle = self.handle_for(handle, Access::WRITE)?;
+        self.may_move(&handle, None, (range.start, range.end - range.start), true)?;
         let file = &handle.file;
         self.with_place(file.ino(), |place| match what {
             Zeroing::Allocate => file.allocate(range, keep_size, place),
@@ -96,6 +129,7 @@ impl Engine {
         length: u64,
     ) -> Result<u64> {
         let source = self.handle_for(from, Access::READ)?;
+        self.may_move(&source, None, (from_offset, length), false)?;
         let mut buffer = vec![0; usize::try_from(length).unwrap_or(COPY_CHUNK).min(COPY_CHUNK)];
         let mut done = 0;
         while done < length {

@@ -60,12 +60,7 @@ impl DirectoryStream {
 impl Engine {
     /// Opens a directory for reading.
     pub fn open_directory(&self, ino: Ino) -> HandleId {
-        self.directories.insert(DirectoryStream::new(ino))
-    }
-
-    /// Closes it.
-    pub fn release_directory(&self, handle: HandleId) {
-        self.directories.remove(handle);
+        self.directories.insert(ino, DirectoryStream::new(ino))
     }
 
     /// Hands entries from `position` on to `take`, which says `false` when it cannot take that one any more.
@@ -76,10 +71,11 @@ impl Engine {
         position: u64,
         mut take: impl FnMut(u64, &DirectoryEntry) -> bool + Send,
     ) -> Result<()> {
-        let stream = self.directories.get(handle)?;
-        self.seek(&stream, position).await?;
+        let directory = self.directories.get(handle)?;
+        let stream = &directory.stream;
+        self.seek(stream, position).await?;
         loop {
-            if hand_out(&stream, &mut take) || !self.fill(&stream).await? {
+            if hand_out(stream, &mut take) || !self.fill(stream).await? {
                 return Ok(());
             }
         }

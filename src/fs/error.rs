@@ -43,12 +43,24 @@ pub enum FsError {
     /// Another open's share mode, or an open that this one's share mode forbids, stands in the way.
     #[error("another open of the file does not share this access")]
     SharingViolation,
+    /// Another owner's range lock stands in the way.
+    #[error("another range lock is in the way")]
+    RangeLocked,
+    /// Waiting for the range lock would never end: its holder waits, in the end, for this owner.
+    #[error("waiting for this range lock would be a deadlock")]
+    Deadlock,
+    /// A signal came for whoever waits.
+    #[error("a signal ended the wait")]
+    Interrupted,
     /// The file was removed and waits for its last close.
     #[error("the file is delete pending: it goes away when its last user closes it")]
     DeletePending,
     /// The handle is not, or no longer, open.
     #[error("no such handle")]
     BadHandle,
+    /// Somebody in charge closed the handle while its program still had it.
+    #[error("the handle was closed from outside")]
+    Revoked,
     /// An argument makes no sense; the text says which.
     #[error("{0}")]
     Invalid(&'static str),

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
@@ -22,6 +22,9 @@ use super::nodes::Ino;
 
 /// Content in more pieces than this is put together again at the next commit.
 const PIECES_MAX: usize = 128;
+
+/// Up to this size it does not matter much who moves a new file's bytes.
+const SMALL_MAX: u64 = 256 << 10;
 
 /// Who moves the bytes of one open.
 #[derive(Clone, Debug)]
@@ -73,6 +76,8 @@ pub struct OpenFile {
     opens: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
+    /// The thread that made it, until its first commit.
+    maker: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -123,6 +128,20 @@ impl OpenFile {
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
             kept_open: AtomicBool::new(false),
+            maker: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes that thread `pid` made the file just now.
+    pub fn set_maker(&self, pid: u32) {
+        self.maker.store(pid, Ordering::Relaxed);
+    }
+
+    /// Who made the file, if that is known and asked for the first time.
+    pub fn take_maker(&self) -> Option<u32> {
+        match self.maker.swap(0, Ordering::Relaxed) {
+            0 => None,
+            pid => Some(pid),
         }
     }
 
@@ -175,7 +194,7 @@ impl OpenFile {
         match &self.state.read().content {
             // If that cannot be told, it is assumed not to be: the content is committed all the same.
             Content::Live(live) => matches!(sparse::is_sole_writer(live.scratch().file()), Ok(false)),
-            Content::Clean(_) | Content::Overlay(_) => false,
+            Content::Clean(_) | Content::Overlay(_) | Content::Memory(_) => false,
         }
     }
 
@@ -213,7 +232,10 @@ impl OpenFile {
         match &mut state.content {
             Content::Live(live) => live.scratch().file().write_all_at(data, offset)?,
             Content::Overlay(overlay) => overlay.write(data, offset, now)?,
-            Content::Clean(_) => return Ok(false),
+            Content::Memory(memory) if memory.fits(offset + data.len() as u64) => {
+                memory.write(data, offset, now);
+            }
+            Content::Clean(_) | Content::Memory(_) => return Ok(false),
         }
         Ok(true)
     }
@@ -255,7 +277,7 @@ impl OpenFile {
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
             Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
-            Content::Clean(_) => {}
+            Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
             state.truncate(range.end, place)?;
@@ -279,6 +301,7 @@ impl OpenFile {
             Content::Clean(_) => {}
             Content::Live(live) => sparse::set_modified(live.scratch().file(), mtime)?,
             Content::Overlay(overlay) => overlay.set_mtime(mtime),
+            Content::Memory(memory) => memory.set_mtime(mtime),
         }
         Ok(())
     }
@@ -308,6 +331,10 @@ impl OpenFile {
                 let times = Some((overlay.mtime(), overlay.mtime()));
                 LiveStat { size: overlay.size(), blocks: None, times, nameless }
             }
+            Content::Memory(memory) => {
+                let times = memory.changed().map(|changed| (changed, changed));
+                LiveStat { size: memory.size(), blocks: None, times, nameless }
+            }
         })
     }
 
@@ -318,7 +345,7 @@ impl OpenFile {
         }
         let state = self.state.read();
         Ok(match &state.content {
-            Content::Clean(_) => false,
+            Content::Clean(_) | Content::Memory(_) => false,
             // What the engine writes it marks; only the kernel's writes have to be looked for.
             Content::Live(_) if state.serving == Serving::Engine => false,
             Content::Live(live) => live.changed()?.is_some(),
@@ -331,7 +358,7 @@ impl OpenFile {
         let state = self.state.read();
         let size = state.content.size()?;
         Ok(match &state.content {
-            Content::Clean(_) => None,
+            Content::Clean(_) | Content::Memory(_) => None,
             Content::Live(live) => Some((Arc::clone(live.scratch().file()), size)),
             // Only changed ranges are in it, but those are never kept in the index.
             Content::Overlay(overlay) => Some((Arc::clone(overlay.scratch().file()), u64::MAX)),
@@ -348,6 +375,15 @@ impl OpenFile {
         }
         done?;
         Ok(state.serving == Serving::Engine)
+    }
+
+    /// Whether the content, which was just committed, is so short that it does not matter much who moves it.
+    pub fn is_small(&self) -> bool {
+        match &self.state.read().content {
+            // What the blob does not refer to is even shorter: it is kept in the index.
+            Content::Live(live) => live.published() <= SMALL_MAX,
+            content => content.size().is_ok_and(|size| size <= SMALL_MAX),
+        }
     }
 
     /// Notes that somebody uses the file although all of its opens look closed.
@@ -402,7 +438,7 @@ impl FileState {
                 Some(file) if file.metadata()?.len() == reader.size() => Some(Arc::clone(file)),
                 _ => None,
             },
-            Content::Overlay(_) => None,
+            Content::Overlay(_) | Content::Memory(_) => None,
         };
         let changes_a_version = intent != Intent::Read && matches!(self.content, Content::Clean(_));
         Ok(match (self.serving, local) {
@@ -427,8 +463,14 @@ impl FileState {
 
     /// Turns a committed version into something that can be changed.
     fn make_writable(&mut self, place: Place<'_>) -> Result<()> {
-        let Content::Clean(reader) = &self.content else {
-            return Ok(());
+        let reader = match &self.content {
+            Content::Live(_) | Content::Overlay(_) => return Ok(()),
+            Content::Memory(memory) => {
+                let live = memory.spill(place.store.scratch()?, place.mtime)?;
+                self.content = Content::Live(live);
+                return Ok(());
+            }
+            Content::Clean(reader) => reader,
         };
         self.content = if self.serving == Serving::Kernel {
             let scratch = place.store.take_over(place.at, reader)?;
@@ -444,6 +486,12 @@ impl FileState {
     }
 
     fn truncate(&mut self, size: u64, place: Place<'_>) -> Result<()> {
+        if let Content::Memory(memory) = &mut self.content
+            && memory.fits(size)
+        {
+            memory.truncate(size, place.now);
+            return Ok(());
+        }
         if let Content::Clean(reader) = &self.content
             && self.serving != Serving::Kernel
             && size.min(reader.size()) <= COPY_MAX
@@ -470,7 +518,7 @@ impl FileState {
                 sparse::set_modified(live.scratch().file(), place.now)?;
             }
             Content::Overlay(overlay) => overlay.truncate(size, place.now)?,
-            Content::Clean(_) => {}
+            Content::Clean(_) | Content::Memory(_) => {}
         }
         Ok(())
     }
@@ -505,6 +553,14 @@ impl FileState {
                 crash_point("commit_after_patch");
                 info.committed(&done);
                 self.content = Content::Clean(reassemble(store, at)?);
+            }
+            Content::Memory(memory) => {
+                let Some(changed) = memory.changed() else { return Ok(()) };
+                let new = info.new_content(changed, changed)?;
+                let done = store.put_small(at, memory.to_bytes(), new, &always)?;
+                crash_point("commit_after_publish");
+                info.committed(&done);
+                memory.note_committed();
             }
         }
         Ok(())

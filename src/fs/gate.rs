@@ -8,10 +8,16 @@
 //! done. A refusal that is due only to such opens (flushed and not used since) is put off for up to
 //! 100 ms; every other refusal comes at once.
 
+mod listing;
+mod permits;
+mod ranges;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,7 +27,12 @@ use tokio::time::{Instant, timeout_at};
 use crate::share::{Access, Closed, FileShareState, OpenId, Refusal, ShareMode};
 
 use super::error::{FsError, Result};
+use super::holders::Holder;
 use super::nodes::Ino;
+
+pub use listing::OpenInfo;
+pub use permits::{OpenPermit, PendingPermit, RemovePermit};
+pub use ranges::RangeRequest;
 
 /// How long a conflict with an open that looks closed may wait for the kernel to say so.
 pub(super) const GHOST_WAIT: Duration = Duration::from_millis(100);
@@ -37,46 +48,49 @@ pub enum DeleteRule {
     Posix,
 }
 
+/// What an open asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What it is going to do.
+    pub access: Access,
+    /// What it lets others do.
+    pub share: ShareMode,
+}
+
+impl Claim {
+    /// To remove or rename, for a moment, beside everybody who shares that.
+    pub const DELETE: Self = Self { access: Access::DELETE, share: ShareMode::ALL };
+}
+
 /// The opens of all files of a share.
 #[derive(Debug)]
 pub struct Gate {
-    shards: [Mutex<HashMap<Ino, Watched>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     next_open: AtomicU64,
     /// Rings when an open was closed.
     closed: Notify,
 }
 
+/// The files whose numbers have the same remainder.
+#[derive(Debug, Default)]
+struct Shard {
+    files: HashMap<Ino, Watched>,
+    /// Who holds the opens of these files.
+    holders: HashMap<OpenId, Held>,
+}
+
 #[derive(Debug, Default)]
 struct Watched {
     state: FileShareState,
-    /// Opens that were flushed and not used since: probably closed already.
-    ghosts: Vec<OpenId>,
+    /// How many opens were flushed and not used since: probably closed already.
+    ghosts: usize,
 }
 
-/// The right to use a file, as granted. Closing is explicit; a permit that is just dropped is closed, too.
-#[derive(Debug)]
-pub struct OpenPermit {
-    gate: Arc<Gate>,
-    ino: Ino,
-    id: OpenId,
-    access: Access,
-    open: AtomicBool,
-}
-
-/// The right to take a file away, because nobody has it open. Undone when dropped without being confirmed.
-#[derive(Debug)]
-pub struct RemovePermit {
-    gate: Arc<Gate>,
-    ino: Ino,
-    confirmed: bool,
-}
-
-/// The mark on a file that others have open. Taken back when dropped without being confirmed.
-#[derive(Debug)]
-pub struct PendingPermit {
-    gate: Arc<Gate>,
-    ino: Ino,
-    confirmed: bool,
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    holder: Holder,
+    /// Flushed and not used since.
+    ghost: bool,
 }
 
 /// How a remove goes on.
@@ -109,14 +123,14 @@ impl Gate {
         })
     }
 
-    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Watched>> {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
         // The remainder is below SHARDS, so it fits.
         &self.shards[(ino.0 % SHARDS as u64) as usize]
     }
 
-    /// Opens `ino`, or says what stands in the way.
-    pub async fn open(self: &Arc<Self>, ino: Ino, access: Access, share: ShareMode) -> Result<OpenPermit> {
-        self.unless_ghosts(|| self.try_open(ino, access, share)).await
+    /// Opens `ino` for `holder`, or says what stands in the way.
+    pub async fn open(self: &Arc<Self>, ino: Ino, claim: Claim, holder: Holder) -> Result<OpenPermit> {
+        self.unless_ghosts(|| self.try_open(ino, claim, holder)).await
     }
 
     /// Asks for the right to remove `ino`: an open with delete access, the mark, and the close, in one step.
@@ -134,7 +148,7 @@ impl Gate {
     /// Also for opens that are no ghosts: programs (SQLite, for one) remove a name and make it anew while a peer
     /// just takes a look at the old file.
     pub async fn settle(self: &Arc<Self>, ino: Ino) -> bool {
-        self.unless_ghosts(|| match self.shard(ino).lock().get(&ino) {
+        self.unless_ghosts(|| match self.shard(ino).lock().files.get(&ino) {
             Some(watched) if watched.state.is_delete_pending() => {
                 Err(Refused { error: FsError::DeletePending, only_ghosts: true })
             }
@@ -144,19 +158,31 @@ impl Gate {
         .is_err()
     }
 
+    /// Takes delete pending back while somebody has the file open; says whether that was so.
+    pub fn undelete(&self, ino: Ino) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(watched) = shard.files.get_mut(&ino) else { return false };
+        // Without opens it is just being removed.
+        let possible = watched.state.is_delete_pending() && watched.state.open_count() > 0;
+        if possible {
+            watched.state.clear_delete();
+        }
+        possible
+    }
+
     /// Whether an open of `ino` is there that does not look closed.
     pub fn is_living(&self, ino: Ino) -> bool {
-        self.shard(ino).lock().get(&ino).is_some_and(|watched| !watched.only_ghosts())
+        self.shard(ino).lock().files.get(&ino).is_some_and(|watched| !watched.only_ghosts())
     }
 
     /// How many opens `ino` has.
     pub fn open_count(&self, ino: Ino) -> usize {
-        self.shard(ino).lock().get(&ino).map_or(0, |watched| watched.state.open_count())
+        self.shard(ino).lock().files.get(&ino).map_or(0, |watched| watched.state.open_count())
     }
 
     /// Whether `ino` is delete pending.
     pub fn is_delete_pending(&self, ino: Ino) -> bool {
-        self.shard(ino).lock().get(&ino).is_some_and(|watched| watched.state.is_delete_pending())
+        self.shard(ino).lock().files.get(&ino).is_some_and(|watched| watched.state.is_delete_pending())
     }
 
     /// Tries until it works, until something else than a ghost stands in the way, or until the wait is over.
@@ -176,33 +202,40 @@ impl Gate {
         }
     }
 
-    fn try_open(self: &Arc<Self>, ino: Ino, access: Access, share: ShareMode) -> Attempt<OpenPermit> {
-        let id = OpenId(self.next_open.fetch_add(1, Ordering::Relaxed));
+    fn next_id(&self) -> OpenId {
+        OpenId(self.next_open.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn try_open(self: &Arc<Self>, ino: Ino, claim: Claim, holder: Holder) -> Attempt<OpenPermit> {
+        let id = self.next_id();
         let mut shard = self.shard(ino).lock();
-        let watched = shard.entry(ino).or_default();
-        match watched.state.try_open(id, access, share) {
-            Ok(()) => Ok(OpenPermit { gate: Arc::clone(self), ino, id, access, open: AtomicBool::new(true) }),
-            Err(refusal) => Err(watched.refused(refusal, access, share)),
-        }
+        shard
+            .files
+            .entry(ino)
+            .or_default()
+            .state
+            .try_open(id, claim.access, claim.share)
+            .map_err(|refusal| shard.refused(ino, refusal, claim))?;
+        shard.holders.insert(id, Held { holder, ghost: false });
+        Ok(OpenPermit::granted(self, ino, id, claim.access))
     }
 
     fn try_remove(self: &Arc<Self>, ino: Ino, rule: DeleteRule) -> Attempt<Removal> {
-        let id = OpenId(self.next_open.fetch_add(1, Ordering::Relaxed));
+        let id = self.next_id();
         let mut shard = self.shard(ino).lock();
-        let watched = shard.entry(ino).or_default();
-        let (access, share) = (Access::DELETE, ShareMode::ALL);
-        let marked = watched.state.try_open(id, access, share).and_then(|()| watched.state.mark_delete(id));
+        let state = &mut shard.files.entry(ino).or_default().state;
+        let Claim { access, share } = Claim::DELETE;
+        let marked = state.try_open(id, access, share).and_then(|()| state.mark_delete(id));
         if let Err(refusal) = marked {
-            return Err(watched.refused(refusal, access, share));
+            return Err(shard.refused(ino, refusal, Claim::DELETE));
         }
-        let permit = || RemovePermit { gate: Arc::clone(self), ino, confirmed: false };
-        match (watched.state.close(id), rule) {
-            (Closed::Last { .. }, _) => Ok(Removal::Now(permit())),
+        match (state.close(id), rule) {
+            (Closed::Last { .. }, _) => Ok(Removal::Now(RemovePermit::granted(self, ino))),
             (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => {
-                Ok(Removal::Pending(PendingPermit { gate: Arc::clone(self), ino, confirmed: false }))
+                Ok(Removal::Pending(PendingPermit::granted(self, ino)))
             }
             (Closed::Remaining | Closed::Unknown, DeleteRule::Posix) => {
-                watched.state.clear_delete();
+                state.clear_delete();
                 Ok(Removal::Detach)
             }
         }
@@ -210,15 +243,14 @@ impl Gate {
 
     fn close(self: &Arc<Self>, ino: Ino, id: OpenId) -> Closing {
         let mut shard = self.shard(ino).lock();
-        let Entry::Occupied(mut entry) = shard.entry(ino) else {
+        let was_ghost = shard.holders.remove(&id).is_some_and(|held| held.ghost);
+        let Entry::Occupied(mut entry) = shard.files.entry(ino) else {
             return Closing::Done;
         };
         let watched = entry.get_mut();
-        watched.ghosts.retain(|ghost| *ghost != id);
+        watched.ghosts -= usize::from(was_ghost);
         let closing = match watched.state.close(id) {
-            Closed::Last { delete: true } => {
-                Closing::Remove(RemovePermit { gate: Arc::clone(self), ino, confirmed: false })
-            }
+            Closed::Last { delete: true } => Closing::Remove(RemovePermit::granted(self, ino)),
             Closed::Last { delete: false } => {
                 entry.remove();
                 Closing::Done
@@ -241,17 +273,28 @@ struct Refused {
 impl Watched {
     /// Nobody but ghosts is left; with none at all, the file is just being removed.
     fn only_ghosts(&self) -> bool {
-        self.ghosts.len() == self.state.open_count()
+        self.ghosts == self.state.open_count()
     }
+}
 
-    fn refused(&self, refusal: Refusal, access: Access, share: ShareMode) -> Refused {
+impl Shard {
+    /// What to tell somebody whose `claim` was refused. Looks at every open only if a ghost may be to blame.
+    fn refused(&self, ino: Ino, refusal: Refusal, claim: Claim) -> Refused {
+        let watched = self.files.get(&ino);
         match refusal {
             Refusal::DeletePending => {
-                Refused { error: FsError::DeletePending, only_ghosts: self.only_ghosts() }
+                let only_ghosts = watched.is_none_or(Watched::only_ghosts);
+                Refused { error: FsError::DeletePending, only_ghosts }
             }
             Refusal::SharingViolation => {
-                let blockers = self.state.blockers(access, share);
-                let only_ghosts = blockers.iter().all(|id| self.ghosts.contains(id));
+                let only_ghosts = watched.is_some_and(|watched| {
+                    watched.ghosts > 0
+                        && watched
+                            .state
+                            .blockers(claim.access, claim.share)
+                            .iter()
+                            .all(|id| self.is_ghost(*id))
+                });
                 Refused { error: FsError::SharingViolation, only_ghosts }
             }
             Refusal::AccessDenied | Refusal::NotOpen | Refusal::IdInUse => {
@@ -259,191 +302,20 @@ impl Watched {
             }
         }
     }
-}
 
-impl OpenPermit {
-    /// What was granted.
-    pub fn access(&self) -> Access {
-        self.access
+    fn is_ghost(&self, id: OpenId) -> bool {
+        self.holders.get(&id).is_some_and(|held| held.ghost)
     }
 
-    /// Notes that the program flushed the handle: the close may be on its way.
-    pub fn flushed(&self) {
-        if let Some(watched) = self.gate.shard(self.ino).lock().get_mut(&self.ino)
-            && !watched.ghosts.contains(&self.id)
-        {
-            watched.ghosts.push(self.id);
-        }
-    }
-
-    /// Notes that the handle is in use after all.
-    pub fn used(&self) {
-        if let Some(watched) = self.gate.shard(self.ino).lock().get_mut(&self.ino) {
-            watched.ghosts.retain(|ghost| *ghost != self.id);
-        }
-    }
-
-    /// Gives the open back. Closing again does nothing.
-    pub fn close(&self) -> Closing {
-        if self.open.swap(false, Ordering::AcqRel) {
-            self.gate.close(self.ino, self.id)
-        } else {
-            Closing::Done
-        }
-    }
-}
-
-impl Drop for OpenPermit {
-    fn drop(&mut self) {
-        // Does something only on an error path.
-        drop(self.close());
-    }
-}
-
-impl PendingPermit {
-    /// The mark stays.
-    pub fn confirm(mut self) {
-        self.confirmed = true;
-    }
-}
-
-impl Drop for PendingPermit {
-    fn drop(&mut self) {
-        if !self.confirmed
-            && let Some(watched) = self.gate.shard(self.ino).lock().get_mut(&self.ino)
-        {
-            watched.state.clear_delete();
-        }
-    }
-}
-
-impl RemovePermit {
-    /// The file is gone.
-    pub fn confirm(mut self) {
-        self.confirmed = true;
-        self.gate.shard(self.ino).lock().remove(&self.ino);
-        self.gate.closed.notify_waiters();
-    }
-}
-
-impl Drop for RemovePermit {
-    fn drop(&mut self) {
-        if !self.confirmed {
-            let mut shard = self.gate.shard(self.ino).lock();
-            if let Entry::Occupied(mut entry) = shard.entry(self.ino) {
-                entry.get_mut().state.clear_delete();
-                if entry.get().state.open_count() == 0 {
-                    entry.remove();
-                }
-            }
-            drop(shard);
-            self.gate.closed.notify_waiters();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FILE: Ino = Ino(7);
-
-    fn read() -> (Access, ShareMode) {
-        (Access::READ, ShareMode::ALL)
-    }
-
-    #[tokio::test]
-    async fn a_file_nobody_has_open_is_removed_at_once() {
-        let gate = Gate::new();
-        let Removal::Now(permit) = gate.remove(FILE, DeleteRule::Smb).await.unwrap() else {
-            panic!("not now");
+    /// Notes whether an open looks closed.
+    fn set_ghost(&mut self, ino: Ino, id: OpenId, ghost: bool) {
+        let (Some(held), Some(watched)) = (self.holders.get_mut(&id), self.files.get_mut(&ino)) else {
+            return;
         };
-        assert!(matches!(gate.open(FILE, read().0, read().1).await, Err(FsError::DeletePending)));
-        permit.confirm();
-        assert!(gate.open(FILE, read().0, read().1).await.is_ok(), "a new file of that number");
-    }
-
-    #[tokio::test]
-    async fn a_failed_remove_leaves_the_file_usable() {
-        let gate = Gate::new();
-        drop(gate.remove(FILE, DeleteRule::Smb).await.unwrap());
-        assert!(gate.open(FILE, read().0, read().1).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn the_last_close_removes_a_pending_file() {
-        let gate = Gate::new();
-        let first = gate.open(FILE, read().0, read().1).await.unwrap();
-        let second = gate.open(FILE, read().0, read().1).await.unwrap();
-        drop(gate.remove(FILE, DeleteRule::Smb).await.unwrap());
-        assert!(!gate.is_delete_pending(FILE), "not confirmed");
-        let Removal::Pending(permit) = gate.remove(FILE, DeleteRule::Smb).await.unwrap() else {
-            panic!("not pending");
-        };
-        permit.confirm();
-        assert!(matches!(gate.open(FILE, read().0, read().1).await, Err(FsError::DeletePending)));
-        assert!(matches!(first.close(), Closing::Done));
-        assert!(matches!(second.close(), Closing::Remove(_)));
-    }
-
-    #[tokio::test]
-    async fn posix_delete_lets_the_opens_live() {
-        let gate = Gate::new();
-        let open = gate.open(FILE, read().0, read().1).await.unwrap();
-        assert!(matches!(gate.remove(FILE, DeleteRule::Posix).await.unwrap(), Removal::Detach));
-        assert!(!gate.is_delete_pending(FILE));
-        assert!(matches!(open.close(), Closing::Done));
-    }
-
-    #[tokio::test]
-    async fn an_open_that_does_not_share_delete_refuses_a_remove() {
-        let gate = Gate::new();
-        let _open = gate.open(FILE, Access::READ, ShareMode::READ).await.unwrap();
-        for rule in [DeleteRule::Smb, DeleteRule::Posix] {
-            assert!(matches!(gate.remove(FILE, rule).await, Err(FsError::SharingViolation)));
+        match (std::mem::replace(&mut held.ghost, ghost), ghost) {
+            (false, true) => watched.ghosts += 1,
+            (true, false) => watched.ghosts -= 1,
+            (true, true) | (false, false) => {}
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn ghosts_are_waited_for_and_others_are_not() {
-        let gate = Gate::new();
-        let ghost = gate.open(FILE, Access::WRITE, ShareMode::NONE).await.unwrap();
-        let before = Instant::now();
-        assert!(gate.open(FILE, read().0, read().1).await.is_err());
-        assert_eq!(before.elapsed(), Duration::ZERO, "a living open refuses at once");
-        ghost.flushed();
-        let waiting = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.open(FILE, read().0, read().1).await.map(drop) }
-        });
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        ghost.close();
-        assert!(waiting.await.unwrap().is_ok());
-
-        let ghost = gate.open(FILE, Access::WRITE, ShareMode::NONE).await.unwrap();
-        ghost.flushed();
-        let before = Instant::now();
-        assert!(gate.open(FILE, read().0, read().1).await.is_err());
-        assert_eq!(before.elapsed(), GHOST_WAIT, "a ghost that does not go refuses in the end");
-        ghost.used();
-        let before = Instant::now();
-        assert!(gate.open(FILE, read().0, read().1).await.is_err());
-        assert_eq!(before.elapsed(), Duration::ZERO, "used again: not a ghost");
-    }
-
-    #[tokio::test]
-    async fn an_open_lives_until_it_was_flushed_and_when_it_is_used_again() {
-        let gate = Gate::new();
-        assert!(!gate.is_living(FILE));
-        let (one, other) = (gate.open(FILE, read().0, read().1), gate.open(FILE, read().0, read().1));
-        let (one, other) = (one.await.unwrap(), other.await.unwrap());
-        one.flushed();
-        assert!(gate.is_living(FILE), "the other one lives");
-        other.flushed();
-        assert!(!gate.is_living(FILE));
-        one.used();
-        assert!(gate.is_living(FILE));
-        one.close();
-        assert!(!gate.is_living(FILE));
     }
 }

@@ -12,6 +12,7 @@ use super::directories::DirectoryStream;
 use super::error::{FsError, Result};
 use super::file::OpenFile;
 use super::gate::OpenPermit;
+use super::nodes::Ino;
 
 /// A front end's number for an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,16 +24,27 @@ pub(super) struct Handle {
     pub(super) file: Arc<OpenFile>,
     pub(super) permit: OpenPermit,
     flushed: AtomicBool,
+    /// Closed from outside; its program does not know yet.
+    revoked: AtomicBool,
 }
 
 impl Handle {
     pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit) -> Self {
-        Self { file, permit, flushed: AtomicBool::new(false) }
+        Self { file, permit, flushed: AtomicBool::new(false), revoked: AtomicBool::new(false) }
     }
 
     /// Whether closing it commits. Somebody who only reads must not commit what others have half written.
     pub(super) fn commits(&self) -> bool {
         self.permit.access().contains(Access::WRITE)
+    }
+
+    /// Nothing works through it from now on. Says whether it was the first to say so.
+    pub(super) fn revoke(&self) -> bool {
+        !self.revoked.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn is_revoked(&self) -> bool {
+        self.revoked.load(Ordering::Acquire)
     }
 
     /// The program may be done with this handle.
@@ -49,30 +61,30 @@ impl Handle {
     }
 }
 
-/// All open files' handles.
+/// All open files' handles. A handle has the number of its open.
 #[derive(Debug, Default)]
 pub(super) struct FileHandles {
-    next: AtomicU64,
     map: RwLock<HashMap<HandleId, Arc<Handle>>>,
 }
 
 impl FileHandles {
     pub(super) fn insert(&self, handle: Handle) -> HandleId {
-        let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = HandleId(handle.permit.id().0);
         self.map.write().insert(id, Arc::new(handle));
         id
     }
 
     /// The handle, noted as used.
     pub(super) fn get(&self, id: HandleId) -> Result<Arc<Handle>> {
-        let handle = self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)?;
+        let handle = self.peek(id)?;
         handle.note_used();
         Ok(handle)
     }
 
     /// The handle, without noting anything.
     pub(super) fn peek(&self, id: HandleId) -> Result<Arc<Handle>> {
-        self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
+        let handle = self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)?;
+        if handle.is_revoked() { Err(FsError::Revoked) } else { Ok(handle) }
     }
 
     pub(super) fn remove(&self, id: HandleId) -> Result<Arc<Handle>> {
@@ -84,25 +96,35 @@ impl FileHandles {
     }
 }
 
+/// One open of a directory.
+#[derive(Debug)]
+pub(super) struct DirectoryHandle {
+    pub(super) ino: Ino,
+    pub(super) stream: Mutex<DirectoryStream>,
+    /// What it claims, if its program asked for a share mode.
+    pub(super) permit: Mutex<Option<OpenPermit>>,
+}
+
 /// All open directories' handles.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryHandles {
     next: AtomicU64,
-    map: RwLock<HashMap<HandleId, Arc<Mutex<DirectoryStream>>>>,
+    map: RwLock<HashMap<HandleId, Arc<DirectoryHandle>>>,
 }
 
 impl DirectoryHandles {
-    pub(super) fn insert(&self, stream: DirectoryStream) -> HandleId {
+    pub(super) fn insert(&self, ino: Ino, stream: DirectoryStream) -> HandleId {
         let id = HandleId(self.next.fetch_add(1, Ordering::Relaxed) + 1);
-        self.map.write().insert(id, Arc::new(Mutex::new(stream)));
+        let handle = DirectoryHandle { ino, stream: Mutex::new(stream), permit: Mutex::new(None) };
+        self.map.write().insert(id, Arc::new(handle));
         id
     }
 
-    pub(super) fn get(&self, id: HandleId) -> Result<Arc<Mutex<DirectoryStream>>> {
+    pub(super) fn get(&self, id: HandleId) -> Result<Arc<DirectoryHandle>> {
         self.map.read().get(&id).cloned().ok_or(FsError::BadHandle)
     }
 
-    pub(super) fn remove(&self, id: HandleId) {
-        self.map.write().remove(&id);
+    pub(super) fn remove(&self, id: HandleId) -> Option<Arc<DirectoryHandle>> {
+        self.map.write().remove(&id)
     }
 }

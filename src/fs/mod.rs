@@ -4,15 +4,18 @@
 //! operation, with numbers, names and handles; it asks the [`gate`] before anything is opened, removed or renamed,
 //! and commits to the store at flush, fsync and close.
 //!
-//! * [`gate`]: who may open, remove and rename. Permits.
+//! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
-//! * [`content`], [`file`](mod@file): the bytes of open files, and who moves them.
+//! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//! * `range_locks`: byte ranges, and waiting for them.
+//! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
 //!
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod claims;
 mod close;
 mod commit;
 pub mod content;
@@ -23,16 +26,23 @@ mod error;
 pub mod file;
 pub mod gate;
 pub mod guards;
+mod habits;
 mod handles;
+pub mod holders;
+pub mod memory;
 pub mod names;
 mod namespace;
 pub mod nodes;
 mod open;
+mod oversight;
 mod pending;
 mod place;
+pub mod policy;
+mod range_locks;
 mod ranges;
 mod rename;
 mod stat;
+mod sticky;
 mod xattr;
 
 use std::collections::HashMap;
@@ -53,26 +63,34 @@ use directory_times::DirectoryTimes;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
+use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
+use policy::SharePolicies;
+use range_locks::RangeWaits;
+use sticky::Stickies;
 
 pub use attributes::{Attributes, Kind};
+pub use claims::{HandleState, HiddenName};
 pub use close::ReleaseReport;
-pub use data::Zeroing;
+pub use data::{Mover, Zeroing};
 pub use directories::DirectoryEntry;
 pub use error::{FsError, Result};
 pub use file::Route;
-pub use gate::DeleteRule;
+pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
+pub use holders::{FrontEnd, Holder, Process};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
+pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EngineConfig {
     /// What removing the name of an open file means.
     pub delete: DeleteRule,
@@ -80,6 +98,10 @@ pub struct EngineConfig {
     pub passthrough: bool,
     /// Who owns what carries no owner of its own.
     pub owner: DefaultOwner,
+    /// The share modes of programs that cannot ask for one.
+    pub policies: SharePolicies,
+    /// Range locks bind the reads and writes of others, not only their range locks. The kernel moves no bytes then.
+    pub mandatory_locks: bool,
 }
 
 /// One share, ready to be used by front ends.
@@ -98,6 +120,11 @@ pub struct Engine {
     directories: DirectoryHandles,
     pending: PendingNames,
     directory_times: DirectoryTimes,
+    stickies: Stickies,
+    range_waits: RangeWaits,
+    /// How many files have their bytes in memory.
+    memory: Budget,
+    habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
     /// The engine itself, for work that outlives a call.
@@ -122,6 +149,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|this| Self {
             store,
             share,
+            passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
             guards: Guards::default(),
@@ -132,8 +160,11 @@ impl Engine {
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),
             directory_times: DirectoryTimes::default(),
+            stickies: Stickies::default(),
+            range_waits: RangeWaits::default(),
+            memory: Budget::default(),
+            habits: Habits::default(),
             started: now(),
-            passthrough: AtomicBool::new(config.passthrough),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;
@@ -147,7 +178,13 @@ impl Engine {
 
     /// Tells whether the front end can hand local files to the kernel; it knows only once it has met the kernel.
     pub fn set_passthrough(&self, possible: bool) {
-        self.passthrough.store(possible && self.config.passthrough, Ordering::Release);
+        let allowed = self.config.passthrough && !self.config.mandatory_locks;
+        self.passthrough.store(possible && allowed, Ordering::Release);
+    }
+
+    /// Whether all bytes must come through the engine, because somebody may be refused some of them.
+    pub fn bypass_caches(&self) -> bool {
+        self.config.mandatory_locks
     }
 
     fn passthrough(&self) -> bool {

@@ -9,6 +9,7 @@ use crate::store::{
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
 use super::gate::{Removal, RemovePermit};
+use super::holders::FrontEnd;
 use super::names::{RESERVED, Segment};
 use super::nodes::{Ino, ROOT};
 use super::stat::Stat;
@@ -20,10 +21,14 @@ const SYMLINK_BYTES_MAX: usize = 4095;
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// How the request came to us.
+    pub front_end: FrontEnd,
     /// User.
     pub uid: u32,
     /// Group.
     pub gid: u32,
+    /// The thread that asks, as this process sees it; 0 if that is not known.
+    pub pid: u32,
 }
 
 const SET_GROUP: u32 = 0o2000;
@@ -292,10 +297,15 @@ impl Engine {
         for (name, _) in self.pending.in_directory(ino) {
             self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
         }
+        // Whoever claimed the directory must share delete. Directories are never delete pending.
+        let removal = self.gate.replace(ino).await?;
         {
             // A create below would race with the check, so nobody else uses a path now.
             let _tree = self.guards.whole_tree().await;
             let (now_there, found) = self.find_child(parent, segment)?;
+            if now_there != ino {
+                return Err(FsError::Stale);
+            }
             if self.stat_found(now_there, &found)?.attributes.kind != Kind::Directory {
                 return Err(FsError::NotADirectory);
             }
@@ -307,6 +317,9 @@ impl Engine {
             crash_point("rmdir_after_delete");
             self.lose_name(now_there, &found);
             self.directory_times.take(now_there);
+            if let Removal::Now(permit) = removal {
+                permit.confirm();
+            }
         }
         self.touch_directory(parent).await;
         Ok(())

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, ETag, NewContent, crash_point};
+use crate::store::{BlobPath, ETag, LocalStore, NewContent, crash_point};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
 use super::content::{Content, Live};
 use super::error::{FsError, Result};
 use super::file::{Intent, OpenFile, Place, Route};
-use super::gate::OpenPermit;
+use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
+use super::holders::Holder;
+use super::memory::Memory;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
@@ -19,7 +23,7 @@ use super::place::Guarded;
 use super::stat::Stat;
 use super::{Engine, now};
 
-/// How a program wants to open a file.
+/// How a program wants to open a file. With neither reading nor writing: for attributes only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenRequest {
     /// For reading.
@@ -68,14 +72,21 @@ impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
         self.outlast_close(ino, request.write || request.truncate).await;
-        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
+        let claim = self.claim_of(ino, request).await?;
+        let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         if request.truncate {
+            self.may_touch(ino, None, None, (0, u64::MAX), true)?;
             self.drop_set_id(ino, caller).await?;
         }
         let (file, route) = self.attach(ino, Some(request), &permit).await?;
         let handle = self.handles.insert(Handle::new(file, permit));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
+    }
+
+    async fn claim_of(&self, ino: Ino, request: OpenRequest) -> Result<Claim> {
+        let access = request.access();
+        Ok(Claim { access, share: self.share_mode_of(ino, access).await? })
     }
 
     /// Creates a file and opens it; opens an existing one unless the request is exclusive.
@@ -112,6 +123,7 @@ impl Engine {
         caller: Caller,
     ) -> Result<Created> {
         self.may_create(parent, segment).await?;
+        let share = self.share_mode_in(parent, segment, request.access()).await?;
         let _tree = self.guards.tree().await;
         let _name = self.guards.name(parent, segment).await;
         let Spot { at, inherit } = self.free_name(parent, segment).await?;
@@ -129,36 +141,47 @@ impl Engine {
             return Ok(Created::Exists(stat));
         }
         let attributes = inherit.apply(Attributes::new(Kind::File, mode, caller.uid, caller.gid, now()));
-        self.make_file(parent, segment, &at, attributes, request).await
+        self.make_file((parent, segment), &at, attributes, (request, share), caller).await
     }
 
     /// Stores an empty file and opens it.
     async fn make_file(
         &self,
-        parent: Ino,
-        segment: &Segment,
+        (parent, segment): (Ino, &Segment),
         at: &BlobPath,
         attributes: Attributes,
-        request: OpenRequest,
+        (request, share): (OpenRequest, ShareMode),
+        caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
-        let scratch = store.scratch()?;
-        let content = Live::fresh(&scratch)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        let blob = store.publish(at, &scratch, 0, new, &must_be_new())?;
+        let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         crash_point("create_after_publish");
+        let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
+        let content = self.fresh_content(store, kernel_allowed)?;
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
-        let permit = self.gate.open(ino, request.access(), ShareMode::ALL).await?;
-        let file = Arc::new(OpenFile::new(ino, Content::Live(content.with(scratch))));
+        let claim = Claim { access: request.access(), share };
+        let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
+        let file = Arc::new(OpenFile::new(ino, content));
+        file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
-        let route = file.route(request.into(), self.passthrough(), place)?;
+        let route = file.route(request.into(), kernel_allowed, place)?;
         self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
         let handle = self.handles.insert(Handle::new(file, permit));
         Ok(Created::New(stat, Opened { handle, route }))
+    }
+
+    /// Where the bytes of a file are going to be that was just made.
+    fn fresh_content(&self, store: &dyn LocalStore, kernel_allowed: bool) -> Result<Content> {
+        if !kernel_allowed && let Some(room) = self.memory.take() {
+            return Ok(Content::Memory(Memory::new(room, store.inline_max())));
+        }
+        let scratch = store.scratch()?;
+        Ok(Content::Live(Live::fresh(&scratch)?.with(scratch)))
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the

@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    fn mark(&self, ino: Ino) -> Result<BlobPath> {
+    pub(super) fn mark(&self, ino: Ino) -> Result<BlobPath> {
         let name = format!("{RESERVED}/pending/{:016x}", ino.0);
         Ok(self.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?))
     }

@@ -1,14 +1,14 @@
 //! Renaming.
 
-use crate::share::{Access, ShareMode};
 use crate::store::{BlobPath, Found, RenameMode, crash_point};
 
-use super::Engine;
 use super::attributes::Kind;
 use super::error::{FsError, Result};
-use super::gate::Removal;
+use super::gate::{Claim, Removal};
+use super::holders::Holder;
 use super::names::Segment;
 use super::nodes::Ino;
+use super::{Engine, now};
 
 /// What a rename does when the new name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +54,13 @@ impl Engine {
             (self.side(from_dir, from)?, self.optional_side(to_dir, to)?)
         };
         // Both may wait for a late close, so no guard is held.
-        let _moving = self.gate.open(source.ino, Access::DELETE, ShareMode::ALL).await?;
+        let _moving = self.gate.open(source.ino, Claim::DELETE, Holder::engine(now())).await?;
         let replacing = match (&target, rule) {
             (Some(target), RenameRule::Replace) if target.kind != Kind::Directory => {
                 Some(self.gate.replace(target.ino).await?)
             }
             (Some(target), RenameRule::Exchange) => {
-                drop(self.gate.open(target.ino, Access::DELETE, ShareMode::ALL).await?);
+                drop(self.gate.open(target.ino, Claim::DELETE, Holder::engine(now())).await?);
                 None
             }
             _ => None,

@@ -7,7 +7,9 @@ use crate::store::{BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
+use super::gate::Claim;
 use super::handles::HandleId;
+use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
@@ -204,15 +206,19 @@ impl Engine {
         if !handle.permit.access().contains(Access::WRITE) {
             return Err(FsError::BadAccess);
         }
-        self.drop_set_id(handle.file.ino(), caller).await?;
+        let (ino, cut) = (handle.file.ino(), truncated(handle.file.stat()?.size, size));
+        self.may_touch(ino, Some(handle.permit.id()), None, cut, true)?;
+        self.drop_set_id(ino, caller).await?;
         self.with_place(handle.file.ino(), |place| handle.file.truncate(size, place)).await
     }
 
     /// `truncate(path)`: open for writing, truncate, commit, close.
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
-        let permit = self.gate.open(ino, Access::WRITE, ShareMode::ALL).await?;
+        let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
+        let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
         let (file, _) = self.attach(ino, None, &permit).await?;
         let done = async {
+            self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
             self.with_place(ino, |place| file.truncate(size, place)).await?;
             self.commit(&file).await
@@ -311,4 +317,9 @@ impl Engine {
             tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");
         }
     }
+}
+
+/// The bytes that a truncation takes away or adds: where they start and how many.
+fn truncated(old: u64, new: u64) -> (u64, u64) {
+    (old.min(new), old.abs_diff(new))
 }

@@ -1,4 +1,4 @@
-//! Extended attributes: the `user.` names, kept in the blob's metadata.
+//! Extended attributes: the `user.` names, kept in the blob's metadata. Those of leasefs itself are in `sticky`.
 
 use bytes::Bytes;
 
@@ -7,7 +7,7 @@ use crate::store::{BlobPath, BlobProperties, Metadata, NewContent, Preconditions
 use super::attributes::{Attributes, xattr_decode, xattr_encode, xattr_key, xattr_name};
 use super::error::{FsError, Result};
 use super::nodes::{Ino, ROOT};
-use super::{Engine, now};
+use super::{Engine, now, sticky};
 
 const USER: &str = "user.";
 
@@ -40,6 +40,9 @@ impl Engine {
     pub async fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         // The kernel asks for security.* and ACLs all the time: answered without looking.
         let name = user_name(name).map_err(|_| FsError::NoAttribute)?;
+        if sticky::is_holders(name) {
+            return Ok(self.holders_text(ino));
+        }
         let metadata = self.metadata(ino).await?;
         metadata.get(&xattr_key(name)).and_then(|text| xattr_decode(text)).ok_or(FsError::NoAttribute)
     }
@@ -52,8 +55,9 @@ impl Engine {
 
     /// Sets an attribute.
     pub async fn set_xattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        let key = xattr_key(user_name(name)?);
-        let value = xattr_encode(value);
+        let name = user_name(name)?;
+        sticky::may_set(name, value)?;
+        let (key, value) = (xattr_key(name), xattr_encode(value));
         self.change_metadata(ino, |metadata| match (mode, metadata.contains_key(&key)) {
             (XattrMode::Create, true) => Err(FsError::Exists),
             (XattrMode::Replace, false) => Err(FsError::NoAttribute),
@@ -72,7 +76,7 @@ impl Engine {
             .await
     }
 
-    async fn metadata(&self, ino: Ino) -> Result<Metadata> {
+    pub(super) async fn metadata(&self, ino: Ino) -> Result<Metadata> {
         if ino == ROOT {
             return Ok(self.store.container_properties(&self.share, None).await?.metadata);
         }
@@ -83,6 +87,16 @@ impl Engine {
     }
 
     async fn change_metadata(
+        &self,
+        ino: Ino,
+        change: impl FnOnce(&mut Metadata) -> Result<()>,
+    ) -> Result<()> {
+        let done = self.change_stored_metadata(ino, change).await;
+        self.stickies.forget(ino);
+        done
+    }
+
+    async fn change_stored_metadata(
         &self,
         ino: Ino,
         change: impl FnOnce(&mut Metadata) -> Result<()>,

@@ -1,8 +1,12 @@
-//! The adapter: one short method per FUSE request.
+//! The adapter: one short method per FUSE request. Longer ones are in a module for their family.
 
-use std::cell::RefCell;
+mod claims;
+mod directories;
+mod files;
+mod range_locks;
+mod replies;
+
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -10,95 +14,56 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BackingId, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, Filesystem,
-    FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags,
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::Sender;
 
 use crate::fs::names::{NAME_BYTES_MAX, Segment};
-use crate::fs::nodes::{Ino, ROOT};
+use crate::fs::nodes::Ino;
 use crate::fs::{
-    AttributeChange, Caller, Engine, FsError, HandleId, Kind, RenameRule, Result, Route, Stat, XattrMode,
-    Zeroing,
+    AttributeChange, Caller, Engine, FrontEnd, FsError, HandleId, Kind, Mover, RangeAsker, RenameRule,
+    XattrMode, Zeroing,
 };
 
-use super::attr::{TTL, absent, attr_ttl, file_attr, file_type, moment};
+use super::attr::{TTL, absent, moment};
 use super::backing::Backings;
-use super::errno::errno;
-use super::open_flags::{open_request, wants_direct};
+use super::ioctl;
 use super::serve::{serve, serve_now};
+use super::stale::Announcer;
 
-/// Generations tell reused numbers apart; ours are never reused.
-const GENERATION: Generation = Generation(0);
+use replies::{GENERATION, Refuse, answer, attr, empty, entry, xattr};
 
 /// Longest piece copied by one `copy_file_range` request, so that no request takes long.
 const COPY_MAX: u64 = 8 << 20;
 
-/// `.` and `..` come before the entries of the engine.
-const DOTS: u64 = 2;
-
 const STATFS_BLOCK: u32 = 4096;
-
-thread_local! {
-    /// Where a FUSE thread reads file content into before it replies. At most one request's worth.
-    static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The file system that fuser talks to.
 pub(super) struct Adapter {
     engine: Arc<Engine>,
     runtime: Handle,
     backings: Arc<Backings>,
-    /// Inodes whose cached attributes the kernel must drop. The session's own thread tells it.
-    stale: Sender<Ino>,
+    /// What the kernel must forget.
+    announcer: Announcer,
     passthrough: bool,
 }
 
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
+    let (uid, gid, pid) = (request.uid(), request.gid(), request.pid());
+    Caller { front_end: FrontEnd::Mount, uid, gid, pid }
 }
 
-fn segment(name: &OsStr) -> Result<Segment> {
-    Segment::from_file_name(name.as_bytes())
-}
-
-fn entry(reply: ReplyEntry, result: Result<Stat>) {
-    match result {
-        Ok(stat) => reply.entry_with_ttls(&TTL, &attr_ttl(&stat), &file_attr(&stat), GENERATION),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn attr(reply: ReplyAttr, result: Result<Stat>) {
-    match result {
-        Ok(stat) => reply.attr(&attr_ttl(&stat), &file_attr(&stat)),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn empty(reply: ReplyEmpty, result: Result<()>) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn xattr(reply: ReplyXattr, size: u32, result: Result<Vec<u8>>) {
-    match result {
-        Err(error) => reply.error(errno(&error)),
-        // Metadata is far below 4 GiB.
-        Ok(value) if size == 0 => reply.size(u32::try_from(value.len()).unwrap_or(u32::MAX)),
-        Ok(value) if value.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-    }
+/// Who moves bytes: the kernel says whose range locks count as its own.
+fn mover(handle: FileHandle, lock_owner: Option<LockOwner>) -> Mover {
+    Mover { handle: HandleId(handle.0), key: lock_owner.map(|owner| owner.0) }
 }
 
 impl Adapter {
-    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, stale: Sender<Ino>) -> Self {
-        Self { engine, runtime, backings: Arc::new(Backings::default()), stale, passthrough }
+    pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, announcer: Announcer) -> Self {
+        Self { engine, runtime, backings: Arc::new(Backings::default()), announcer, passthrough }
     }
 
     fn serve(&self, request: impl Future<Output = ()> + Send + 'static) {
@@ -112,33 +77,16 @@ impl Adapter {
     {
         self.serve(request(Arc::clone(&self.engine)));
     }
-}
 
-/// The flags that tell the kernel how an open's bytes are served, and the backing id if it serves them itself.
-fn serving(
-    engine: &Engine,
-    backings: &Backings,
-    (ino, handle): (Ino, HandleId),
-    route: &Route,
-    direct: bool,
-    register: impl FnOnce(&File) -> io::Result<BackingId>,
-) -> (FopenFlags, Option<Arc<BackingId>>) {
-    match route {
-        Route::Kernel(file) | Route::Direct(file) => match backings.acquire(ino, handle, file, register) {
-            // The kernel wants all opens of the inode to name the backing file, also those it does not serve.
-            Ok(id) if matches!(route, Route::Direct(_)) => (FopenFlags::FOPEN_DIRECT_IO, Some(id)),
-            Ok(id) => (FopenFlags::empty(), Some(id)),
-            Err(error) => {
-                tracing::warn!(%error, "the kernel does not take a file for passthrough");
-                if let Err(error) = engine.kernel_refused(handle) {
-                    tracing::debug!(%error, "the handle is gone already");
-                }
-                (FopenFlags::empty(), None)
-            }
-        },
-        Route::Engine { .. } if direct => (FopenFlags::FOPEN_DIRECT_IO, None),
-        Route::Engine { keep_cache: true } => (FopenFlags::FOPEN_KEEP_CACHE, None),
-        Route::Engine { keep_cache: false } => (FopenFlags::empty(), None),
+    /// Serves a request about a name. What cannot be a name is refused at once.
+    fn named<R: Refuse, F>(&self, name: &OsStr, reply: R, request: impl FnOnce(Arc<Engine>, Segment, R) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match Segment::from_file_name(name.as_bytes()) {
+            Ok(name) => self.with_engine(|engine| request(engine, name, reply)),
+            Err(error) => reply.refuse(&error),
+        }
     }
 }
 
@@ -146,6 +94,8 @@ impl Filesystem for Adapter {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let wanted = [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -169,13 +119,8 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = segment(name);
-        self.with_engine(|engine| async move {
-            let found = match name {
-                Ok(name) => engine.lookup(Ino(parent.0), &name).await,
-                Err(error) => Err(error),
-            };
-            match found {
+        self.named(name, reply, |engine, name, reply| async move {
+            match engine.lookup(Ino(parent.0), &name).await {
                 // The kernel remembers absent names, too.
                 Err(FsError::NotFound) => reply.entry(&TTL, &absent(), GENERATION),
                 result => entry(reply, result),
@@ -219,10 +164,8 @@ impl Filesystem for Adapter {
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
         self.with_engine(|engine| async move {
-            match engine.read_link(Ino(ino.0)).await {
-                Ok(target) => reply.data(&target),
-                Err(error) => reply.error(errno(&error)),
-            }
+            let target = engine.read_link(Ino(ino.0)).await;
+            answer(reply, target, |reply, target| reply.data(&target));
         });
     }
 
@@ -241,15 +184,11 @@ impl Filesystem for Adapter {
             libc::S_IFIFO => Kind::Fifo,
             libc::S_IFSOCK => Kind::Socket,
             // Device nodes do not exist on a share.
-            _ => return reply.error(errno(&FsError::NotPermitted("a share has no device nodes"))),
+            _ => return reply.refuse(&FsError::NotPermitted("a share has no device nodes")),
         };
-        let (caller, name) = (caller(request), segment(name));
-        self.with_engine(|engine| async move {
-            let made = match name {
-                Ok(name) => engine.make_node(Ino(parent.0), &name, kind, mode, caller).await,
-                Err(error) => Err(error),
-            };
-            entry(reply, made);
+        let caller = caller(request);
+        self.named(name, reply, |engine, name, reply| async move {
+            entry(reply, engine.make_node(Ino(parent.0), &name, kind, mode, caller).await);
         });
     }
 
@@ -262,47 +201,28 @@ impl Filesystem for Adapter {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let (caller, name) = (caller(request), segment(name));
-        self.with_engine(|engine| async move {
-            let made = match name {
-                Ok(name) => engine.make_directory(Ino(parent.0), &name, mode, caller).await,
-                Err(error) => Err(error),
-            };
-            entry(reply, made);
+        let caller = caller(request);
+        self.named(name, reply, |engine, name, reply| async move {
+            entry(reply, engine.make_directory(Ino(parent.0), &name, mode, caller).await);
         });
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = segment(name);
-        self.with_engine(|engine| async move {
-            let done = match name {
-                Ok(name) => engine.unlink(Ino(parent.0), &name).await,
-                Err(error) => Err(error),
-            };
-            empty(reply, done);
+        self.named(name, reply, |engine, name, reply| async move {
+            empty(reply, engine.unlink(Ino(parent.0), &name).await);
         });
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let name = segment(name);
-        self.with_engine(|engine| async move {
-            let done = match name {
-                Ok(name) => engine.remove_directory(Ino(parent.0), &name).await,
-                Err(error) => Err(error),
-            };
-            empty(reply, done);
+        self.named(name, reply, |engine, name, reply| async move {
+            empty(reply, engine.remove_directory(Ino(parent.0), &name).await);
         });
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let (caller, name) = (caller(request), segment(name));
-        let target = target.as_os_str().as_bytes().to_vec();
-        self.with_engine(|engine| async move {
-            let made = match name {
-                Ok(name) => engine.make_symlink(Ino(parent.0), &name, &target, caller).await,
-                Err(error) => Err(error),
-            };
-            entry(reply, made);
+        let (caller, target) = (caller(request), target.as_os_str().as_bytes().to_vec());
+        self.named(name, reply, |engine, name, reply| async move {
+            entry(reply, engine.make_symlink(Ino(parent.0), &name, &target, caller).await);
         });
     }
 
@@ -323,39 +243,24 @@ impl Filesystem for Adapter {
         } else if flags == RenameFlags::RENAME_EXCHANGE {
             RenameRule::Exchange
         } else {
-            return reply.error(errno(&FsError::Invalid("unknown rename flags")));
+            return reply.refuse(&FsError::Invalid("unknown rename flags"));
         };
-        let names = segment(name).and_then(|from| Ok((from, segment(new_name)?)));
-        self.with_engine(|engine| async move {
-            let done = match names {
-                Ok((from, to)) => engine.rename((Ino(parent.0), &from), (Ino(new_parent.0), &to), rule).await,
-                Err(error) => Err(error),
-            };
-            empty(reply, done);
+        let to = match Segment::from_file_name(new_name.as_bytes()) {
+            Ok(to) => to,
+            Err(error) => return reply.refuse(&error),
+        };
+        self.named(name, reply, |engine, from, reply| async move {
+            let (from, to) = ((Ino(parent.0), &from), (Ino(new_parent.0), &to));
+            empty(reply, engine.rename(from, to, rule).await);
         });
     }
 
     fn link(&self, _request: &Request, _ino: INodeNo, _parent: INodeNo, _name: &OsStr, reply: ReplyEntry) {
-        reply.error(errno(&FsError::NotPermitted("a share has no hard links")));
+        reply.refuse(&FsError::NotPermitted("a share has no hard links"));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (ino, caller, backings) = (Ino(ino.0), caller(request), Arc::clone(&self.backings));
-        self.with_engine(|engine| async move {
-            let opened = match engine.open(ino, open_request(flags), caller).await {
-                Ok(opened) => opened,
-                Err(error) => return reply.error(errno(&error)),
-            };
-            let register = |file: &File| reply.open_backing(file);
-            let place = (ino, opened.handle);
-            let (how, backing) =
-                serving(&engine, &backings, place, &opened.route, wants_direct(flags), register);
-            let handle = FileHandle(opened.handle.0);
-            match backing {
-                Some(id) => reply.opened_passthrough(handle, how, &id),
-                None => reply.opened(handle, how),
-            }
-        });
+        self.open_file(request, Ino(ino.0), flags, reply);
     }
 
     fn create(
@@ -368,27 +273,7 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let flags = OpenFlags(flags);
-        let (name, caller, backings) = (segment(name), caller(request), Arc::clone(&self.backings));
-        self.with_engine(|engine| async move {
-            let created = match name {
-                Ok(name) => engine.create(Ino(parent.0), &name, mode, open_request(flags), caller).await,
-                Err(error) => Err(error),
-            };
-            let (stat, opened) = match created {
-                Ok(created) => created,
-                Err(error) => return reply.error(errno(&error)),
-            };
-            let register = |file: &File| reply.open_backing(file);
-            let place = (stat.ino, opened.handle);
-            let (how, backing) =
-                serving(&engine, &backings, place, &opened.route, wants_direct(flags), register);
-            let (handle, attr) = (FileHandle(opened.handle.0), file_attr(&stat));
-            match backing {
-                Some(id) => reply.created_passthrough(&TTL, &attr, GENERATION, handle, how, &id),
-                None => reply.created(&TTL, &attr, GENERATION, handle, how),
-            }
-        });
+        self.create_file(request, (Ino(parent.0), name), mode, OpenFlags(flags), reply);
     }
 
     fn read(
@@ -399,21 +284,10 @@ impl Filesystem for Adapter {
         offset: u64,
         size: u32,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        serve_now(|| {
-            READ_BUFFER.with_borrow_mut(|buffer| {
-                let size = size as usize;
-                if buffer.len() < size {
-                    buffer.resize(size, 0);
-                }
-                match self.engine.read(HandleId(handle.0), offset, &mut buffer[..size]) {
-                    Ok(got) => reply.data(&buffer[..got]),
-                    Err(error) => reply.error(errno(&error)),
-                }
-            });
-        });
+        self.read_file(mover(handle, lock_owner), offset, size, reply);
     }
 
     fn write(
@@ -425,33 +299,10 @@ impl Filesystem for Adapter {
         data: &[u8],
         write_flags: WriteFlags,
         _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
+        lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let handle = HandleId(handle.0);
-        // One request's worth, far below 4 GiB.
-        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        if !drop_privileges {
-            match self.engine.write_now(handle, offset, data) {
-                Ok(true) => return reply.written(length),
-                Ok(false) => {}
-                Err(error) => return reply.error(errno(&error)),
-            }
-        }
-        let data = data.to_vec();
-        self.with_engine(|engine| async move {
-            let written = async {
-                if drop_privileges {
-                    engine.write_dropped_privileges(handle).await?;
-                }
-                engine.write(handle, offset, &data).await
-            };
-            match written.await {
-                Ok(()) => reply.written(length),
-                Err(error) => reply.error(errno(&error)),
-            }
-        });
+        self.write_file(mover(handle, lock_owner), offset, data, write_flags, reply);
     }
 
     fn flush(
@@ -459,10 +310,45 @@ impl Filesystem for Adapter {
         _request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.with_engine(|engine| async move { empty(reply, engine.flush(HandleId(handle.0)).await) });
+        self.with_engine(|engine| async move {
+            empty(reply, engine.flush(HandleId(handle.0), lock_owner.0).await);
+        });
+    }
+
+    fn getlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        reply: ReplyLock,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.test_range(HandleId(handle.0), asker, (start, end), kind, reply);
+    }
+
+    fn setlk(
+        &self,
+        request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        lock_owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
+        self.change_range(HandleId(handle.0), asker, (start, end), kind, sleep, reply);
     }
 
     fn release(
@@ -475,18 +361,7 @@ impl Filesystem for Adapter {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let handle = HandleId(handle.0);
-        self.backings.release(handle);
-        let stale = self.stale.clone();
-        self.with_engine(|engine| async move {
-            let done = engine.release(handle).await.map(|report| {
-                if report.changed {
-                    // Full means that thousands were announced just now; the kernel asks again after the limit.
-                    let _ = stale.try_send(report.ino);
-                }
-            });
-            empty(reply, done);
-        });
+        self.release_file(HandleId(handle.0), reply);
     }
 
     fn fsync(
@@ -511,24 +386,9 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectory,
+        reply: ReplyDirectory,
     ) {
-        self.with_engine(|engine| async move {
-            let ino = Ino(ino.0);
-            for (position, name, target) in dots(&engine, ino).into_iter().filter(|dot| dot.0 > offset) {
-                if reply.add(INodeNo(target.0), position, FileType::Directory, name) {
-                    return reply.ok();
-                }
-            }
-            let read = engine.read_directory(HandleId(handle.0), offset.saturating_sub(DOTS), |at, entry| {
-                let kind = file_type(entry.kind);
-                !reply.add(INodeNo(entry.ino.0), at + DOTS, kind, entry.segment.file_name())
-            });
-            match read.await {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
-            }
-        });
+        self.list(Ino(ino.0), HandleId(handle.0), offset, reply);
     }
 
     fn readdirplus(
@@ -537,42 +397,9 @@ impl Filesystem for Adapter {
         ino: INodeNo,
         handle: FileHandle,
         offset: u64,
-        mut reply: ReplyDirectoryPlus,
+        reply: ReplyDirectoryPlus,
     ) {
-        self.with_engine(|engine| async move {
-            let ino = Ino(ino.0);
-            for (position, name, target) in dots(&engine, ino).into_iter().filter(|dot| dot.0 > offset) {
-                // The kernel takes no attributes from these two.
-                let attr = fuser::FileAttr { kind: FileType::Directory, ..absent() };
-                if reply.add(INodeNo(target.0), position, name, &TTL, &attr, GENERATION) {
-                    return reply.ok();
-                }
-            }
-            let read = engine.read_directory(HandleId(handle.0), offset.saturating_sub(DOTS), |at, entry| {
-                // An entry that went away meanwhile is left out.
-                let Ok(stat) = engine.entry_stat(ino, entry) else {
-                    return true;
-                };
-                let attr = file_attr(&stat);
-                let ttl = attr_ttl(&stat);
-                let full = reply.add(
-                    INodeNo(entry.ino.0),
-                    at + DOTS,
-                    entry.segment.file_name(),
-                    &ttl,
-                    &attr,
-                    GENERATION,
-                );
-                if !full {
-                    engine.remember_entry(ino, entry);
-                }
-                !full
-            });
-            match read.await {
-                Ok(()) => reply.ok(),
-                Err(error) => reply.error(errno(&error)),
-            }
-        });
+        self.list_plus(Ino(ino.0), HandleId(handle.0), offset, reply);
     }
 
     fn releasedir(
@@ -599,8 +426,8 @@ impl Filesystem for Adapter {
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        serve_now(|| match self.engine.space() {
-            Ok(space) => {
+        serve_now(|| {
+            answer(reply, self.engine.space(), |reply, space| {
                 let blocks = |bytes: u64| bytes / u64::from(STATFS_BLOCK);
                 reply.statfs(
                     blocks(space.total),
@@ -612,8 +439,7 @@ impl Filesystem for Adapter {
                     NAME_BYTES_MAX as u32,
                     STATFS_BLOCK,
                 );
-            }
-            Err(error) => reply.error(errno(&error)),
+            });
         });
     }
 
@@ -631,7 +457,7 @@ impl Filesystem for Adapter {
             0 => XattrMode::Set,
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
-            _ => return reply.error(errno(&FsError::Invalid("unknown flags"))),
+            _ => return reply.refuse(&FsError::Invalid("unknown flags")),
         };
         let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
         self.with_engine(|engine| async move {
@@ -669,16 +495,22 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
-        _handle: FileHandle,
-        _flags: IoctlFlags,
-        _command: u32,
-        _in_data: &[u8],
+        handle: FileHandle,
+        flags: IoctlFlags,
+        command: u32,
+        in_data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTTY);
+        match ioctl::parse(command, in_data) {
+            Ok(asked) if flags.contains(IoctlFlags::FUSE_IOCTL_DIR) => {
+                self.ask_directory(caller(request), HandleId(handle.0), asked, reply);
+            }
+            Ok(asked) => self.ask_file(HandleId(handle.0), asked, reply),
+            Err(errno) => reply.error(errno),
+        }
     }
 
     fn fallocate(
@@ -696,10 +528,10 @@ impl Filesystem for Adapter {
             0 => Zeroing::Allocate,
             libc::FALLOC_FL_PUNCH_HOLE => Zeroing::PunchHole,
             libc::FALLOC_FL_ZERO_RANGE => Zeroing::ZeroRange,
-            _ => return reply.error(errno(&FsError::NotSupported("this kind of fallocate"))),
+            _ => return reply.refuse(&FsError::NotSupported("this kind of fallocate")),
         };
         let Some(end) = offset.checked_add(length) else {
-            return reply.error(errno(&FsError::TooLarge));
+            return reply.refuse(&FsError::TooLarge);
         };
         self.with_engine(|engine| async move {
             empty(reply, engine.allocate(HandleId(handle.0), offset..end, what, keep_size).await);
@@ -722,10 +554,8 @@ impl Filesystem for Adapter {
                 libc::SEEK_HOLE => self.engine.seek_hole(HandleId(handle.0), from),
                 _ => Err(FsError::Invalid("unknown whence")),
             });
-            match found.and_then(|at| i64::try_from(at).map_err(|_| FsError::TooLarge)) {
-                Ok(at) => reply.offset(at),
-                Err(error) => reply.error(errno(&error)),
-            }
+            let at = found.and_then(|at| i64::try_from(at).map_err(|_| FsError::TooLarge));
+            answer(reply, at, ReplyLseek::offset);
         });
     }
 
@@ -744,17 +574,9 @@ impl Filesystem for Adapter {
     ) {
         let (from, to) = (HandleId(from_handle.0), HandleId(to_handle.0));
         self.with_engine(|engine| async move {
-            match engine.copy(from, from_offset, to, to_offset, length.min(COPY_MAX)).await {
-                // At most COPY_MAX, so it fits.
-                Ok(copied) => reply.written(copied as u32),
-                Err(error) => reply.error(errno(&error)),
-            }
+            let copied = engine.copy(from, from_offset, to, to_offset, length.min(COPY_MAX)).await;
+            // At most COPY_MAX, so it fits.
+            answer(reply, copied, |reply, copied| reply.written(copied as u32));
         });
     }
-}
-
-/// `.` and `..` with their positions.
-fn dots(engine: &Engine, ino: Ino) -> [(u64, &'static str, Ino); 2] {
-    let parent = if ino == ROOT { ROOT } else { engine.parent(ino) };
-    [(1, ".", ino), (2, "..", parent)]
 }

@@ -18,6 +18,9 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::BadAccess | FsError::BadHandle => Errno::EBADF,
         // As the Linux SMB client reports both of them.
         FsError::SharingViolation | FsError::DeletePending => Errno::EBUSY,
+        FsError::RangeLocked => Errno::EAGAIN,
+        FsError::Deadlock => Errno::EDEADLK,
+        FsError::Interrupted => Errno::EINTR,
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::NoSuchOffset => Errno::ENXIO,
         FsError::TooLarge => Errno::EFBIG,
@@ -25,6 +28,6 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::AttributesTooLarge | FsError::NoSpace => Errno::ENOSPC,
         FsError::NotSupported(_) => Errno::EOPNOTSUPP,
         FsError::Stale => Errno::ESTALE,
-        FsError::Io(_) => Errno::EIO,
+        FsError::Revoked | FsError::Io(_) => Errno::EIO,
     }
 }

@@ -8,8 +8,10 @@ mod adapter;
 mod attr;
 mod backing;
 mod errno;
+mod ioctl;
 mod mount;
 mod open_flags;
 mod serve;
+mod stale;
 
 pub use mount::{MountConfig, Mounted, mount, unmount_path};

@@ -7,21 +7,18 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use fuser::{Config, INodeNo, MountOption, Notifier, Session, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL};
 use nix::mount::{MntFlags, umount2};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::fs::Engine;
-use crate::fs::nodes::Ino;
 
 use super::adapter::Adapter;
+use super::stale;
 
 /// The read-ahead that root raises the mount to; the kernel's default for FUSE is 128 KiB.
 const READ_AHEAD_KIB: u32 = 2048;
-
-/// So many inodes may wait to be announced as stale.
-const STALE_MAX: usize = 4096;
 
 /// How often times of directories that changed are written.
 const DIRECTORY_TIMES_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
@@ -85,10 +82,10 @@ fn options(config: &MountConfig) -> Config {
 
 /// Mounts the engine's share. It is served from the moment this returns.
 pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io::Result<Mounted> {
-    let (stale, stale_inodes) = mpsc::channel(STALE_MAX);
+    let (announcer, announcements) = stale::channel();
     // Registering files with the kernel is for root only.
     let passthrough = config.passthrough && nix::unistd::geteuid().is_root();
-    let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, stale);
+    let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, announcer);
     let session = Session::new(adapter, &config.mountpoint, &options(config))?;
     let notifier = session.notifier();
     let (end, ended) = watch::channel(false);
@@ -98,23 +95,10 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
         let _ = end.send(true);
         result
     })?;
-    std::thread::Builder::new()
-        .name("leasefs-notify".into())
-        .spawn(move || drop_stale_attributes(&notifier, stale_inodes))?;
+    std::thread::Builder::new().name("leasefs-notify".into()).spawn(move || announcements.run(&notifier))?;
     runtime.spawn(write_directory_times(Arc::clone(engine), ended.clone()));
     raise_read_ahead(&config.mountpoint);
     Ok(Mounted { mountpoint: config.mountpoint.clone(), ended, server: Some(server) })
-}
-
-/// Tells the kernel to forget attributes that changed behind its back. Has its own thread because the kernel may
-/// make the call wait for requests that the serving threads must answer first.
-fn drop_stale_attributes(notifier: &Notifier, mut stale: mpsc::Receiver<Ino>) {
-    while let Some(ino) = stale.blocking_recv() {
-        // A negative offset means the attributes alone.
-        if let Err(error) = notifier.inval_inode(INodeNo(ino.0), -1, 0) {
-            tracing::trace!(ino = ino.0, %error, "the kernel does not know this inode any more");
-        }
-    }
 }
 
 async fn write_directory_times(engine: Arc<Engine>, mut ended: watch::Receiver<bool>) {

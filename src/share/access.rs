@@ -58,12 +58,13 @@ impl Access {
         self.0 >> class & 1 == 1
     }
 
-    pub(super) fn bits(self) -> u8 {
+    /// The set as bits: read 1, write 2, delete 4.
+    pub fn bits(self) -> u8 {
         self.0
     }
 
     /// The set of the three lowest bits.
-    pub(super) fn from_bits(bits: u8) -> Self {
+    pub fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 }
@@ -102,12 +103,13 @@ impl ShareMode {
         self.0 >> class & 1 == 1
     }
 
-    pub(super) fn bits(self) -> u8 {
+    /// The set as bits: read 1, write 2, delete 4.
+    pub fn bits(self) -> u8 {
         self.0
     }
 
     /// The set of the three lowest bits.
-    pub(super) fn from_bits(bits: u8) -> Self {
+    pub fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 }

@@ -6,10 +6,16 @@
 mod access;
 pub mod lease;
 mod opens;
+mod ranges;
+mod spans;
 mod state;
 mod time;
+mod waits;
 
 pub use access::{Access, InvalidClasses, ShareMode};
 pub use opens::{OpenClaim, OpenId, conflict};
-pub use state::{Closed, DecodeError, FileShareState, Refusal};
+pub use ranges::{RangeKind, RangeLock, RangeLocks, RangeOwner};
+pub use spans::{InvalidSpan, Span};
+pub use state::{Closed, DecodeError, FileShareState, RangeRefusal, Refusal};
 pub use time::Moment;
+pub use waits::{WaitGraph, WaitId};

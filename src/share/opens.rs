@@ -34,10 +34,13 @@ pub fn conflict(a: Access, share_a: ShareMode, b: Access, share_b: ShareMode) ->
 }
 
 /// The opens of one file, sorted by id: 16 bytes each. Finding one is a binary search; new ids are mostly the highest,
-/// so adding is mostly a push.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// so adding is mostly a push. Removing leaves a gap; when there are more gaps than opens they are taken out together,
+/// so a close does not move all opens behind it.
+#[derive(Clone, Debug, Default)]
 pub(super) struct OpenSet {
-    claims: Vec<(OpenId, OpenClaim)>,
+    claims: Vec<(OpenId, Option<OpenClaim>)>,
+    /// How many of them are not gaps.
+    living: usize,
     /// For each class, how many opens have that access.
     granted: [u32; CLASSES],
     /// For each class, how many opens with any access do not share it.
@@ -67,45 +70,72 @@ impl OpenSet {
 
     /// Adds an open. Returns false, and adds nothing, if the id is taken.
     pub(super) fn insert(&mut self, id: OpenId, claim: OpenClaim) -> bool {
-        let Err(place) = self.place(id) else { return false };
-        if self.claims.is_empty() {
-            // Most files are open once: do not let the vector start with room for four.
-            self.claims.reserve_exact(1);
+        match self.place(id) {
+            Ok(place) if self.claims[place].1.is_some() => return false,
+            Ok(gap) => self.claims[gap].1 = Some(claim),
+            Err(place) => {
+                if self.claims.is_empty() {
+                    // Most files are open once: do not let the vector start with room for four.
+                    self.claims.reserve_exact(1);
+                }
+                self.claims.insert(place, (id, Some(claim)));
+            }
         }
-        self.claims.insert(place, (id, claim));
+        self.living += 1;
         self.count(claim, |n| n + 1);
         true
     }
 
     pub(super) fn remove(&mut self, id: OpenId) -> Option<OpenClaim> {
         let place = self.place(id).ok()?;
-        let (_, claim) = self.claims.remove(place);
+        let claim = self.claims[place].1.take()?;
+        self.living -= 1;
+        self.count(claim, |n| n - 1);
+        self.close_gaps();
+        Some(claim)
+    }
+
+    /// Takes gaps out where that is cheap: at the end, and when they are the greater part.
+    fn close_gaps(&mut self) {
+        while self.claims.last().is_some_and(|(_, claim)| claim.is_none()) {
+            self.claims.pop();
+        }
+        if self.claims.len() > 2 * self.living {
+            self.claims.retain(|(_, claim)| claim.is_some());
+        }
         if self.claims.len() < self.claims.capacity() / 4 {
             self.claims.shrink_to(self.claims.len() * 2);
         }
-        self.count(claim, |n| n - 1);
-        Some(claim)
     }
 
     /// Puts another claim in the place of an open's old one; returns the old one.
     pub(super) fn replace(&mut self, id: OpenId, claim: OpenClaim) -> Option<OpenClaim> {
         let place = self.place(id).ok()?;
-        let old = std::mem::replace(&mut self.claims[place].1, claim);
+        let old = self.claims[place].1.replace(claim)?;
         self.count(old, |n| n - 1);
         self.count(claim, |n| n + 1);
         Some(old)
     }
 
     pub(super) fn get(&self, id: OpenId) -> Option<&OpenClaim> {
-        self.place(id).ok().map(|place| &self.claims[place].1)
+        self.place(id).ok().and_then(|place| self.claims[place].1.as_ref())
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (OpenId, OpenClaim)> + '_ {
-        self.claims.iter().copied()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
+        self.iter_from(0)
+    }
+
+    /// The opens with an id above `id`.
+    pub(super) fn iter_after(&self, id: OpenId) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
+        self.iter_from(self.place(id).map_or_else(|place| place, |place| place + 1))
+    }
+
+    fn iter_from(&self, place: usize) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
+        self.claims[place..].iter().filter_map(|(id, claim)| Some((*id, (*claim)?)))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.claims.len()
+        self.living
     }
 
     fn place(&self, id: OpenId) -> Result<usize, usize> {
@@ -140,9 +170,21 @@ impl OpenSet {
                 }
             }
         }
+        if self.living != self.iter().count() || self.claims.len() > 2 * self.living {
+            return Err("the opens are counted wrong, or there are too many gaps".to_owned());
+        }
         if (self.granted, self.denied) != (recounted.granted, recounted.denied) {
             return Err("the counters differ from the opens".to_owned());
         }
         Ok(())
     }
 }
+
+impl PartialEq for OpenSet {
+    /// Gaps make no difference.
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for OpenSet {}

@@ -1,4 +1,4 @@
-//! All that sharing knows about one file: its opens, and whether it is delete pending.
+//! All that sharing knows about one file: its opens, its range locks, and whether it is delete pending.
 //!
 //! ```text
 //!                         mark_delete, or the close of a delete-on-close open
@@ -13,14 +13,21 @@
 //! While a file is delete pending no open is granted; the opens that exist go on. After `Last { delete: true }` the
 //! file stays delete pending, so that nobody opens it while it is being removed.
 //!
+//! A range lock came through an open, and goes with it at the latest.
+//!
 //! A [`FileShareState`] is a plain value: it can be copied, compared, encoded and kept elsewhere. It must never do more
 //! than decide: no I/O, no clock, no waiting.
 
 use super::access::{Access, ShareMode};
 use super::opens::{OpenClaim, OpenId, OpenSet};
+use super::ranges::{RangeKind, RangeLock, RangeLocks, RangeOwner};
+use super::spans::Span;
 
+mod encoding;
 #[cfg(test)]
 mod tests;
+
+pub use encoding::DecodeError;
 
 /// Why sharing refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -42,6 +49,15 @@ pub enum Refusal {
     IdInUse,
 }
 
+/// Why a range lock was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeRefusal {
+    /// This one stands in the way: the first, in the order of offsets.
+    Held(RangeLock),
+    /// No open has this id. A mistake of the caller, or the open was closed meanwhile.
+    NotOpen,
+}
+
 /// What a close left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -61,6 +77,8 @@ pub enum Closed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileShareState {
     opens: OpenSet,
+    /// None when there is no range lock: most files never have one.
+    ranges: Option<Box<RangeLocks>>,
     delete_pending: bool,
 }
 
@@ -82,20 +100,30 @@ impl FileShareState {
         self.opens.blockers(access, share)
     }
 
-    /// Ends an open.
+    /// Ends an open. Its range locks go, too; ask [`drop_ranges_of_open`](Self::drop_ranges_of_open) first to learn
+    /// whether there were any.
     pub fn close(&mut self, id: OpenId) -> Closed {
         let Some(claim) = self.opens.remove(id) else { return Closed::Unknown };
+        self.drop_ranges_of_open(id);
         self.delete_pending |= claim.delete_on_close;
         if self.opens.len() == 0 { Closed::Last { delete: self.delete_pending } } else { Closed::Remaining }
     }
 
     /// Tightens or loosens the share mode of an open, if the other opens allow it.
     pub fn set_share(&mut self, id: OpenId, share: ShareMode) -> Result<(), Refusal> {
+        let access = self.opens.get(id).ok_or(Refusal::NotOpen)?.access;
+        self.set_claim(id, access, share)
+    }
+
+    /// Gives an open another access and share mode, if the other opens allow it. Delete pending has no say: the open
+    /// exists already. An open that gives up delete access gives up its delete-on-close.
+    pub fn set_claim(&mut self, id: OpenId, access: Access, share: ShareMode) -> Result<(), Refusal> {
         let old = *self.opens.get(id).ok_or(Refusal::NotOpen)?;
         // Taken out for a moment, so that the open is not judged against itself.
         self.opens.replace(id, OpenClaim { access: Access::NONE, ..old });
-        let fits = !self.opens.conflicts(old.access, share);
-        self.opens.replace(id, if fits { OpenClaim { share, ..old } } else { old });
+        let fits = !self.opens.conflicts(access, share);
+        let delete_on_close = old.delete_on_close && access.contains(Access::DELETE);
+        self.opens.replace(id, if fits { OpenClaim { access, share, delete_on_close } } else { old });
         if fits { Ok(()) } else { Err(Refusal::SharingViolation) }
     }
 
@@ -107,7 +135,16 @@ impl FileShareState {
         Ok(())
     }
 
-    /// Takes delete pending back, whoever set it. An open's own delete-on-close stays.
+    /// Takes delete pending back through an open that has delete access; it need not be the one that set it. An open's
+    /// own delete-on-close stays.
+    pub fn unmark_delete(&mut self, by: OpenId) -> Result<(), Refusal> {
+        self.must_have_delete(by)?;
+        self.delete_pending = false;
+        Ok(())
+    }
+
+    /// Takes delete pending back, whoever set it: the file's owner asked, or the remove failed. An open's own
+    /// delete-on-close stays.
     pub fn clear_delete(&mut self) {
         self.delete_pending = false;
     }
@@ -139,8 +176,13 @@ impl FileShareState {
     }
 
     /// The opens in the order of their ids.
-    pub fn opens(&self) -> impl ExactSizeIterator<Item = (OpenId, OpenClaim)> + '_ {
+    pub fn opens(&self) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
         self.opens.iter()
+    }
+
+    /// The opens whose id is above `id`, in the order of their ids: to look at many of them a page at a time.
+    pub fn opens_after(&self, id: OpenId) -> impl Iterator<Item = (OpenId, OpenClaim)> + '_ {
+        self.opens.iter_after(id)
     }
 
     /// Whether another file may be renamed onto this one: it is not delete pending, and every open shares delete.
@@ -149,9 +191,16 @@ impl FileShareState {
         !self.delete_pending && !self.opens.denies_delete()
     }
 
-    /// What must hold at every moment; the first thing that does not. Compares every pair of opens.
+    /// What must hold at every moment; the first thing that does not. Compares every pair of opens and of range locks.
     pub fn invariants(&self) -> Result<(), String> {
         self.opens.invariants()?;
+        self.ranges().invariants()?;
+        if self.ranges.as_ref().is_some_and(|ranges| ranges.is_empty()) {
+            return Err("an empty set of range locks takes room".to_owned());
+        }
+        if let Some(lost) = self.ranges().iter().find(|lock| self.get(lock.owner.open).is_none()) {
+            return Err(format!("{lost:?} belongs to no open"));
+        }
         let wrong = |open: &OpenClaim| open.delete_on_close && !open.access.contains(Access::DELETE);
         match self.opens().find(|(_, open)| wrong(open)) {
             Some((id, _)) => Err(format!("the open {} is delete-on-close without delete access", id.0)),
@@ -165,69 +214,44 @@ impl FileShareState {
     }
 }
 
-/// The first byte of every encoded state. A change of the layout gets a new number.
-const ENCODING: u8 = 1;
-const PENDING_BIT: u8 = 1;
-const DELETE_ON_CLOSE_BIT: u8 = 1 << 6;
-/// An encoded open: its id and one byte of access, share mode and delete-on-close.
-const OPEN_LEN: usize = 9;
-
-/// Why bytes are no encoded state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Written by a version of the program that this one does not know.
-    #[error("sharing state has the unknown version {0}")]
-    Version(u8),
-    /// Cut off, changed, or never an encoded state.
-    #[error("sharing state is damaged")]
-    Damaged,
-}
-
-/// As bytes: `version, flags, (id as 8 bytes little-endian, claim)…` with the opens in the order of their ids.
+/// Range locks.
 impl FileShareState {
-    /// The state as bytes that [`decode`](Self::decode) reads.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(2 + OPEN_LEN * self.open_count());
-        bytes.extend([ENCODING, if self.delete_pending { PENDING_BIT } else { 0 }]);
-        for (id, open) in self.opens() {
-            let on_close = if open.delete_on_close { DELETE_ON_CLOSE_BIT } else { 0 };
-            bytes.extend(id.0.to_le_bytes());
-            bytes.push(open.access.bits() | open.share.bits() << 3 | on_close);
-        }
-        bytes
+    /// The range locks, to look at.
+    pub fn ranges(&self) -> &RangeLocks {
+        static NONE: RangeLocks = RangeLocks::EMPTY;
+        self.ranges.as_deref().unwrap_or(&NONE)
     }
 
-    /// Reads an encoded state. Refuses one that no sequence of calls could have led to.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (&version, rest) = bytes.split_first().ok_or(DecodeError::Damaged)?;
-        if version != ENCODING {
-            return Err(DecodeError::Version(version));
+    /// Grants a range lock in place of what the owner's key has there, or says why not and changes nothing.
+    pub fn set_range(&mut self, owner: RangeOwner, kind: RangeKind, span: Span) -> Result<(), RangeRefusal> {
+        if self.opens.get(owner.open).is_none() {
+            return Err(RangeRefusal::NotOpen);
         }
-        let (&flags, rest) = rest.split_first().ok_or(DecodeError::Damaged)?;
-        let (opens, trailing) = rest.as_chunks::<OPEN_LEN>();
-        if flags & !PENDING_BIT != 0 || !trailing.is_empty() {
-            return Err(DecodeError::Damaged);
-        }
-        let mut state = Self::default();
-        let mut previous = None;
-        for [id @ .., claim] in opens {
-            let id = OpenId(u64::from_le_bytes(*id));
-            if previous.replace(id).is_some_and(|previous| previous >= id) {
-                return Err(DecodeError::Damaged);
-            }
-            state.admit(id, *claim).ok_or(DecodeError::Damaged)?;
-        }
-        state.delete_pending = flags & PENDING_BIT != 0;
-        Ok(state)
+        // A refusal leaves what was there, and there was something, or nothing could refuse.
+        self.ranges.get_or_insert_default().set(owner, kind, span).map_err(RangeRefusal::Held)
     }
 
-    fn admit(&mut self, id: OpenId, claim: u8) -> Option<()> {
-        let (access, share) = (Access::from_bits(claim), ShareMode::from_bits(claim >> 3));
-        let delete_on_close = claim & DELETE_ON_CLOSE_BIT != 0;
-        if claim >> 7 != 0 {
-            return None;
+    /// Takes the key's range locks on these bytes away. Says whether there were any, so that waiters are told.
+    pub fn clear_range(&mut self, key: u64, span: Span) -> bool {
+        self.with_ranges(|ranges| ranges.clear(key, span))
+    }
+
+    /// Takes all range locks of a key away. Says whether there were any.
+    pub fn drop_ranges_of_key(&mut self, key: u64) -> bool {
+        self.with_ranges(|ranges| ranges.drop_key(key))
+    }
+
+    /// Takes all range locks away that came through an open. Says whether there were any.
+    pub fn drop_ranges_of_open(&mut self, open: OpenId) -> bool {
+        self.with_ranges(|ranges| ranges.drop_open(open))
+    }
+
+    fn with_ranges(&mut self, change: impl FnOnce(&mut RangeLocks) -> bool) -> bool {
+        let Some(ranges) = &mut self.ranges else { return false };
+        let changed = change(ranges);
+        if ranges.is_empty() {
+            self.ranges = None;
         }
-        self.try_open(id, access, share).ok()?;
-        if delete_on_close { self.set_delete_on_close(id, true).ok() } else { Some(()) }
+        changed
     }
 }

@@ -70,6 +70,15 @@ pub trait LocalStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
+    /// Makes `bytes`, at most [`inline_max`](Self::inline_max) of them, the blob's content.
+    fn put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
     /// Makes `base` with `ranges` replaced from `scratch` (same offsets) the blob's content, cut or extended with
     /// zeros to `size`. Costs time and space for the ranges only.
     ///

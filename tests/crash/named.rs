@@ -96,6 +96,7 @@ fn rename_all(writer: &mut Writer) -> Done {
 fn remove_all(writer: &mut Writer) -> Done {
     writer.unlink("link")?;
     writer.unlink("big")?;
+    writer.unlink_and_take_back("cut")?;
     writer.unlink_open("cut", None)?;
     // What is pending moves with its directory.
     writer.mkdir("g")?;

@@ -33,6 +33,7 @@ pub const REACHED: &[(&str, Way, &[u32])] = &[
     ("fsync_after_commit", Way::Script, &[1, 2, 4]),
     ("unlink_after_delete", Way::Script, &[1]),
     ("unlink_after_mark", Way::Script, &[1, 2]),
+    ("undelete_after_unmark", Way::Script, &[1]),
     ("unlink_after_detach", Way::PosixScript, &[1]),
     ("finish_remove_after_delete", Way::Script, &[1, 2]),
     ("rmdir_after_delete", Way::Script, &[1]),

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -358,6 +359,21 @@ impl Writer {
         self.unlink(path)?;
         self.exchange(one, other)?;
         self.step(&format!("close {path}, removed"), None, || Ok(nix::unistd::close(file)?))
+    }
+
+    /// Removes a file through its handle, and takes that back before the close.
+    pub fn unlink_and_take_back(&mut self, path: &str) -> Done {
+        let file = self.open(path, OpenOptions::new().read(true).write(true), "to remove it")?;
+        let ask = |command: libc::c_ulong, data: &[u32]| {
+            // SAFETY: the commands of leasefs.h read as many bytes as `data` has.
+            let done = unsafe { libc::ioctl(file.as_raw_fd(), command, data.as_ptr()) };
+            if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        };
+        self.step(&format!("claim {path}"), None, || ask(0x4008_E901, &[7, 7]))?;
+        let (with, without) = (self.tree.clone(), self.tree.clone().without(path));
+        self.step(&format!("mark {path}"), Some(without), || ask(0x4004_E903, &[1]))?;
+        self.step(&format!("unmark {path}"), Some(with), || ask(0x4004_E903, &[0]))?;
+        self.step(&format!("close {path}, taken back"), None, || Ok(nix::unistd::close(file)?))
     }
 
     pub fn rename(&mut self, from: &str, to: &str) -> Done {

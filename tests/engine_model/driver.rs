@@ -6,16 +6,17 @@ use std::sync::Arc;
 use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
+use leasefs::fs::policy::SharePolicies;
 use leasefs::fs::{
-    AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FsError, HandleId, Kind, OpenRequest, Opened,
-    RenameRule, Route, Zeroing,
+    AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, Kind,
+    OpenRequest, Opened, RenameRule, Route, Zeroing,
 };
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{BlobStore, ContainerName};
 
 use super::model::{Entry, Model, Refused, parent};
 
-const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
+const ROOT_CALLER: Caller = Caller { front_end: FrontEnd::Mount, uid: 0, gid: 0, pid: 0 };
 const INLINE_MAX: usize = 16 << 10;
 
 /// A small seeded generator; the sequence belongs to the seed for ever.
@@ -86,6 +87,8 @@ impl World {
             delete: self.delete,
             passthrough: self.passthrough,
             owner: DefaultOwner { uid: 0, gid: 0 },
+            policies: SharePolicies::default(),
+            mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();
         let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;
@@ -305,7 +308,7 @@ impl World {
         self.last = format!("flush or fsync handle {open}");
         let Open { handle, file, write, .. } = self.opens[open];
         if self.dice.roll(2) == 0 {
-            self.engine().flush(handle).await.expect("flush");
+            self.engine().flush(handle, 0).await.expect("flush");
             // A reader's close commits nothing.
             if !write {
                 return;
@@ -320,7 +323,7 @@ impl World {
         let Some(open) = self.pick_open() else { return };
         self.last = format!("close handle {open}");
         let Open { handle, file, write, .. } = self.opens.swap_remove(open);
-        self.engine().flush(handle).await.expect("flush");
+        self.engine().flush(handle, 0).await.expect("flush");
         self.engine().release(handle).await.expect("release");
         self.model.close(file, write);
     }

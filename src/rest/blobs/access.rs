@@ -1,26 +1,131 @@
-//! Who may do what: the meeting point of operations and authorization.
+//! Who may do what: where operations meet authorization.
+//!
+//! Judges nothing itself: [`needs`](super::needs) says what an operation needs, [`auth`](crate::rest::auth) whether
+//! the caller has it.
 
-use http::Uri;
+use http::request::Parts;
+use http::{HeaderMap, Uri};
 
-use super::BlobService;
-use super::call::Call;
-use super::failure::Result;
-use super::route::Target;
+use super::call::{Call, Caller, Rights};
+use super::failure::{Failure, Result};
+use super::needs::need;
+use super::operation::{BlobOp, Operation};
+use super::reply::status_of;
+use super::route::{Resource, Target};
 use super::source::SourceRight;
-use crate::store::BlobPath;
+use super::{BlobService, now};
+use crate::rest::auth::{Asked, Claim};
+use crate::store::{BlobPath, ContainerAcl, ContainerName, StoreError};
+use crate::wire::Fault;
 use crate::wire::query::Query;
+use crate::wire::signing::sas::{Circumstances, Place};
+use crate::wire::signing::shared_key::SignedParts;
+use crate::wire::signing::{Need, Service};
 
 impl BlobService {
-    /// Whether the caller may read a blob of ours as the source of a copy.
+    /// What the caller of a request may do, if it may make the request at all.
+    pub(super) async fn authorize(
+        &self,
+        head: &Parts,
+        query: &Query,
+        target: &Target,
+        operation: &Operation,
+        caller: Caller,
+    ) -> Result<Rights> {
+        let claim = Claim::of(&head.headers, query)?;
+        let need = need(operation, &head.headers, query);
+        let parts = SignedParts {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            query,
+            headers: &head.headers,
+        };
+        self.judge(&claim, parts, target, caller, &need).await
+    }
+
+    /// Whether the caller may read a blob of ours as the source of a copy: by its own key, if that is enough, else by
+    /// what the source's URL says, else because everybody may.
     pub(super) async fn authorize_source(
         &self,
-        _call: &Call<'_>,
-        _url: &Uri,
-        _target: &Target,
-        _query: &Query,
-        _at: &BlobPath,
-        _right: SourceRight,
+        call: &Call<'_>,
+        url: &Uri,
+        target: &Target,
+        query: &Query,
+        at: &BlobPath,
+        right: SourceRight,
     ) -> Result<()> {
-        Ok(())
+        let headers = HeaderMap::new();
+        let claim = Claim::of(&headers, query)?;
+        let own = target.account == call.target.account;
+        match (&claim, right) {
+            (Claim::Anonymous, SourceRight::BySignature) if call.rights.by_key && own => return Ok(()),
+            _ => {}
+        }
+        let read = Operation::Blob(at.clone(), BlobOp::Get);
+        let parts = SignedParts { method: "GET", path: url.path(), query, headers: &headers };
+        let judged = self.judge(&claim, parts, target, call.caller, &need(&read, &headers, query)).await;
+        match judged {
+            Ok(_) => Ok(()),
+            Err(Failure::Refused(fault)) => {
+                let why = format!("The source of the copy may not be read: {}", fault.text());
+                Err(Failure::Source(status_of(fault.code), why))
+            }
+            Err(other) => Err(other),
+        }
     }
+
+    async fn judge(
+        &self,
+        claim: &Claim,
+        parts: SignedParts<'_>,
+        target: &Target,
+        caller: Caller,
+        need: &Need,
+    ) -> Result<Rights> {
+        let (container, name) = match &target.resource {
+            Resource::Account => (None, None),
+            Resource::Container(container) => (Some(container.as_str()), None),
+            Resource::Blob(container, name) => (Some(container.as_str()), Some(name.as_str())),
+        };
+        let acl = match container {
+            Some(container) if claim.asks_for_acl() => self.acl_of(container).await?,
+            _ => None,
+        };
+        let snapshot = parts.query.filled("snapshot");
+        let place = Place { service: Service::Blob, account: &target.account, container, name, snapshot };
+        let circumstances = Circumstances {
+            now: now(),
+            client: Some(caller.peer.ip().to_canonical()),
+            secure: caller.secure,
+        };
+        let asked = Asked { parts, place, circumstances };
+        let allowed = claim.judge(&self.accounts, &asked, acl.as_ref(), need)?;
+        Ok(Rights {
+            by_key: matches!(claim, Claim::Key(_)),
+            create_only: allowed.create_only,
+            overrides: allowed.overrides,
+        })
+    }
+
+    /// Who may use a container; nobody in particular if it does not exist, so that nobody learns that.
+    async fn acl_of(&self, container: &str) -> Result<Option<ContainerAcl>> {
+        let Ok(name) = ContainerName::new(container) else { return Ok(None) };
+        match self.store.container_properties(&name, None).await {
+            Ok(container) => Ok(Some(container.acl)),
+            Err(StoreError::ContainerNotFound(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Refuses writes through the endpoint that only reads.
+pub(super) fn refuse_secondary_writes(
+    target: &Target,
+    operation: &Operation,
+) -> std::result::Result<(), Fault> {
+    if target.secondary && !operation.is_read() {
+        let code = crate::wire::ErrorCode::InsufficientAccountPermissions;
+        return Err(Fault::new(code).saying("The secondary endpoint only reads."));
+    }
+    Ok(())
 }

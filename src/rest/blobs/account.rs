@@ -35,7 +35,6 @@ impl BlobService {
         let old = self.settings().await?;
         let merged = merge(&old, given);
         self.store.set_service_properties(xml::service_properties(&merged).into()).await?;
-        self.make_durable().await?;
         self.set_settings(merged);
         Ok(Reply::accepted().empty())
     }

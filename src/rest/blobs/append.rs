@@ -32,9 +32,7 @@ impl BlobService {
         let max = append_max(call.version);
         let Received { body, sums } =
             receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
-        self.store.settle(&body).await?;
         let appended = self.store.append_block(at, body, append, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(appended_reply(&appended), &sums).empty())
     }
 
@@ -42,7 +40,6 @@ impl BlobService {
     pub(super) async fn seal_blob(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         let (conditions, append) = (call.write_conditions()?, append_conditions(call)?);
         let blob = self.store.seal_blob(at, append, &conditions).await?;
-        self.make_durable().await?;
         Ok(Reply::ok().version(blob.etag, blob.modified).fixed(headers::BLOB_SEALED, "true").empty())
     }
 }

@@ -31,9 +31,7 @@ impl BlobService {
         let max = put_block_max(call.version);
         let Received { body, sums } =
             receive(call.body, self.store.upload(), max, declared, Wanted::Crc64).await?;
-        self.store.settle(&body).await?;
         self.store.put_block(at, &id, body, lease).await?;
-        self.make_durable().await?;
         let reply = Reply::created().fixed(headers::REQUEST_SERVER_ENCRYPTED, "false");
         Ok(sums_headers(reply, &sums).empty())
     }
@@ -50,7 +48,6 @@ impl BlobService {
         sums.check(&declared)?;
         let list = parse_list(&body)?;
         let blob = self.store.put_block_list(at, &list, new, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(put_reply(&blob), &Sums { md5: declared.md5, ..sums }).empty())
     }
 

@@ -59,6 +59,8 @@ pub(super) struct Caller {
 /// What a caller may do besides the operation that was authorized.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
+    /// The caller has the account's key.
+    pub(super) by_key: bool,
     /// May create, but not replace what exists.
     pub(super) create_only: bool,
     /// Answer headers that a SAS sets on reads.

@@ -38,7 +38,6 @@ impl BlobService {
                 self.store.delete_blob(at, snapshots, &conditions).await?;
             }
         }
-        self.make_durable().await?;
         Ok(Reply::accepted().fixed("x-ms-delete-type-permanent", "true").empty())
     }
 
@@ -48,7 +47,6 @@ impl BlobService {
         call.refuse_unsupported()?;
         let metadata = call.metadata_if_any()?;
         let (snapshot, blob) = self.store.snapshot_blob(at, metadata, &call.write_conditions()?).await?;
-        self.make_durable().await?;
         let reply = Reply::created().version(blob.etag, blob.modified);
         let reply = reply.header(headers::SNAPSHOT, &date::iso_ticks(snapshot.0));
         Ok(reply.fixed(headers::REQUEST_SERVER_ENCRYPTED, "false").empty())

@@ -19,7 +19,6 @@ impl BlobService {
     pub(super) async fn create_container(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         call.refuse_unsupported()?;
         let container = self.store.create_container(name, call.metadata()?, public_access(call)?).await?;
-        self.make_durable().await?;
         Ok(Reply::created().version(container.etag, container.modified).empty())
     }
 
@@ -60,7 +59,6 @@ impl BlobService {
     ) -> Result<Answer> {
         let conditions = call.container_conditions()?;
         let container = self.store.set_container_metadata(name, call.metadata()?, &conditions).await?;
-        self.make_durable().await?;
         Ok(versioned(&container).empty())
     }
 
@@ -94,14 +92,12 @@ impl BlobService {
         });
         let acl = ContainerAcl { access, policies: policies.collect() };
         let container = self.store.set_container_acl(name, acl, &conditions).await?;
-        self.make_durable().await?;
         Ok(versioned(&container).empty())
     }
 
     /// Delete Container.
     pub(super) async fn delete_container(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         self.store.delete_container(name, &call.container_conditions()?).await?;
-        self.make_durable().await?;
         Ok(Reply::accepted().empty())
     }
 }

@@ -14,7 +14,7 @@ use super::source::{CopyFrom, Fetched, SourceRight, without_query};
 use crate::rest::server::Answer;
 use crate::store::{
     BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions,
-    Tags,
+    StoreError, Tags,
 };
 use crate::wire::checksum::{Declared, Sums, Wanted};
 use crate::wire::range::RequestedRange;
@@ -47,7 +47,6 @@ impl BlobService {
                 self.copy_elsewhere(call, &elsewhere, at, &id, put_blob_max(call.version)).await?.0
             }
         };
-        self.make_durable().await?;
         Ok(copied_reply(&blob, &id).empty())
     }
 
@@ -79,7 +78,6 @@ impl BlobService {
                 (blob, Some(sums))
             }
         };
-        self.make_durable().await?;
         let reply = copied_reply(&blob, &id);
         Ok(match sums {
             Some(sums) => sums_headers(reply, &sums),
@@ -112,7 +110,6 @@ impl BlobService {
             new.tags = fetched.tags.clone();
         }
         let (blob, sums) = self.store_fetched(at, fetched, new, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(put_reply(&blob), &sums).empty())
     }
 
@@ -125,9 +122,7 @@ impl BlobService {
         let range = source_range(call)?;
         let fetched = self.fetch(call, &source, range, put_block_max(call.version), Wanted::Crc64).await?;
         let Received { body, sums } = fetched.received;
-        self.store.settle(&body).await?;
         self.store.put_block(at, &id, body, lease).await?;
-        self.make_durable().await?;
         let reply = Reply::created().fixed(headers::REQUEST_SERVER_ENCRYPTED, "false");
         Ok(sums_headers(reply, &sums).empty())
     }
@@ -141,9 +136,7 @@ impl BlobService {
         let range = source_range(call)?;
         let fetched = self.fetch(call, &source, range, append_max(call.version), Wanted::Crc64).await?;
         let Received { body, sums } = fetched.received;
-        self.store.settle(&body).await?;
         let appended = self.store.append_block(at, body, append, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(appended_reply(&appended), &sums).empty())
     }
 
@@ -160,9 +153,7 @@ impl BlobService {
         let source = self.source(call, SourceRight::ByUrl).await?;
         let fetched = self.fetch(call, &source, Some(range), PAGES_MAX, Wanted::Crc64).await?;
         let Received { body, sums } = fetched.received;
-        self.store.settle(&body).await?;
         let blob = self.store.put_pages(at, target.start, body, sequence, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(page_reply(&blob), &sums).empty())
     }
 
@@ -188,7 +179,12 @@ impl BlobService {
         let of_source = call.source_conditions()?;
         self.check_source(own, &of_source).await?;
         let source = CopySource { at: own.at.clone(), snapshot: own.snapshot, conditions: of_source };
-        Ok(self.store.copy_blob(&source, at, request, &conditions).await?)
+        let copied = self.store.copy_blob(&source, at, request, &conditions).await;
+        copied.map_err(|error| match error {
+            // A copy says which side of it the condition was about.
+            StoreError::ConditionNotMet => Fault::new(ErrorCode::TargetConditionNotMet).into(),
+            error => error.into(),
+        })
     }
 
     /// A copy whose bytes go through this process.
@@ -229,7 +225,6 @@ impl BlobService {
     ) -> Result<(std::sync::Arc<BlobProperties>, Sums)> {
         let Received { body, sums } = fetched.received;
         new.content_md5 = new.content_md5.or(sums.md5);
-        self.store.settle(&body).await?;
         Ok((self.store.put_blob(at, body, new, conditions).await?, sums))
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
 //! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
-//! answer. A handler that changed something answers only when the change would survive a power loss
-//! ([`BlobService::make_durable`]). [`failure`] has the one match from the store's errors to status and code.
+//! answer. The store is a *durable* user of its data: a change is answered only when it would survive a power loss.
+//! [`failure`] has the one match from the store's errors to status and code.
 //!
 //! Handlers must never judge a condition or a lease themselves.
 
@@ -48,7 +48,8 @@ use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
 use crate::wire::{ErrorCode, Fault, date, headers};
 
-use call::{Call, Caller, Rights};
+use access::refuse_secondary_writes;
+use call::{Call, Caller};
 use cors::Settings;
 use failure::{Failure, Result};
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
@@ -109,12 +110,6 @@ impl BlobService {
         format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", number >> 48, number & 0xffff_ffff_ffff)
     }
 
-    /// Waits until every change answered so far would survive a power loss. Everybody who waits at the same time
-    /// shares one sync.
-    async fn make_durable(&self) -> Result<()> {
-        Ok(self.store.sync().await?)
-    }
-
     /// Everything from a request's head to an answer, without what every answer carries.
     async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
         check_framing(head)?;
@@ -141,18 +136,14 @@ impl BlobService {
         let version =
             ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
-        let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
+        let names_container = ["container", "account"];
+        let of_container = query
+            .get("restype")
+            .is_some_and(|kind| names_container.iter().any(|name| kind.eq_ignore_ascii_case(name)));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
-        if target.secondary && !operation.is_read() {
-            return Err(Fault::new(ErrorCode::InsufficientAccountPermissions)
-                .saying("The secondary endpoint only reads.")
-                .into());
-        }
-        if !self.accounts.knows(&target.account) {
-            return Err(ErrorCode::ResourceNotFound.into());
-        }
-        let rights = Rights::default();
+        let rights = self.authorize(head, &query, &target, &operation, caller).await?;
+        refuse_secondary_writes(&target, &operation)?;
         let call = Call { head, query, target, version, body, now: now(), caller, rights };
         Ok((call, operation))
     }

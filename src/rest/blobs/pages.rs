@@ -31,7 +31,6 @@ impl BlobService {
             }
             "clear" => {
                 let blob = self.store.clear_pages(at, range, sequence, &conditions).await?;
-                self.make_durable().await?;
                 Ok(page_reply(&blob).empty())
             }
             "update" if length > PAGES_MAX => Err(ErrorCode::RequestBodyTooLarge.into()),
@@ -42,9 +41,7 @@ impl BlobService {
                 let upload = self.store.upload();
                 let Received { body, sums } =
                     receive(call.body, upload, PAGES_MAX, declared, Wanted::Crc64).await?;
-                self.store.settle(&body).await?;
                 let blob = self.store.put_pages(at, range.start, body, sequence, &conditions).await?;
-                self.make_durable().await?;
                 Ok(sums_headers(page_reply(&blob), &sums).empty())
             }
             other => Err(Fault::invalid_header(headers::PAGE_WRITE, other).into()),

@@ -11,7 +11,8 @@ use crate::rest::server::Answer;
 use crate::share::Moment;
 use crate::share::lease::Lease;
 use crate::store::{
-    AccessTier, BlobKind, BlobPath, BlobProperties, HttpHeaders, PropertiesChange, SequenceUpdate, Tags,
+    AccessTier, BlobKind, BlobPath, BlobProperties, HttpHeaders, PAGE_BYTES, PropertiesChange,
+    SequenceUpdate, Tags,
 };
 use crate::wire::{ErrorCode, Fault, date, headers};
 
@@ -103,7 +104,6 @@ impl BlobService {
     pub(super) async fn set_blob_metadata(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         call.refuse_snapshot()?;
         let blob = self.store.set_blob_metadata(at, call.metadata()?, &call.write_conditions()?).await?;
-        self.make_durable().await?;
         let reply = Reply::ok().version(blob.etag, blob.modified);
         Ok(reply.fixed(headers::REQUEST_SERVER_ENCRYPTED, "false").empty())
     }
@@ -111,7 +111,10 @@ impl BlobService {
     /// Set Blob Properties: headers, and for page blobs size and sequence number.
     pub(super) async fn set_blob_properties(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         call.refuse_snapshot()?;
-        let size = headers::number(call.headers(), headers::BLOB_CONTENT_LENGTH)?;
+        let size: Option<u64> = headers::number(call.headers(), headers::BLOB_CONTENT_LENGTH)?;
+        if let Some(size) = size.filter(|size| !size.is_multiple_of(PAGE_BYTES)) {
+            return Err(Fault::invalid_header(headers::BLOB_CONTENT_LENGTH, size.to_string()).into());
+        }
         let sequence = sequence_update(call)?;
         let stored = (call.stored_headers(false)?, call.stored_md5()?);
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
@@ -119,7 +122,6 @@ impl BlobService {
         let clears = size.is_none() && sequence.is_none();
         let change = PropertiesChange { headers: (named || clears).then_some(stored), size, sequence };
         let blob = self.store.set_blob_properties(at, change, &call.write_conditions()?).await?;
-        self.make_durable().await?;
         let mut reply = Reply::ok().version(blob.etag, blob.modified);
         if blob.kind == BlobKind::Page {
             reply = reply.number(headers::BLOB_SEQUENCE_NUMBER, blob.sequence_number);
@@ -131,7 +133,6 @@ impl BlobService {
     pub(super) async fn set_blob_tier(&self, call: &Call<'_>, at: &BlobPath) -> Result<Answer> {
         let tier = call.tier()?.ok_or_else(|| Fault::missing_header(headers::ACCESS_TIER))?;
         self.store.set_blob_tier(at, call.snapshot()?, tier, &call.lease_and_tags()?).await?;
-        self.make_durable().await?;
         // There is nothing to wait for, even when a blob leaves the archive.
         Ok(Reply::ok().empty())
     }
@@ -150,7 +151,6 @@ impl BlobService {
         let body = call.whole_body(TAGS_BODY_MAX).await?;
         let tags = Tags::new(crate::wire::xml::parse_tags_body(&body)?)?;
         self.store.set_blob_tags(at, tags, &conditions).await?;
-        self.make_durable().await?;
         Ok(Reply::new(StatusCode::NO_CONTENT).empty())
     }
 }

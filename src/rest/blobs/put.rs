@@ -61,9 +61,7 @@ impl BlobService {
         let received = receive(call.body, self.store.upload(), max, declared, Wanted::Md5AndCrc64).await?;
         let Received { body, sums } = received;
         new.content_md5 = stored_md5.or(sums.md5);
-        self.store.settle(&body).await?;
         let blob = self.store.put_blob(at, body, new, &conditions).await?;
-        self.make_durable().await?;
         Ok(sums_headers(put_reply(&blob), &sums).empty())
     }
 
@@ -71,7 +69,6 @@ impl BlobService {
         refuse_body(call)?;
         let conditions = self.overwrite_conditions(call, call.write_conditions()?)?;
         let blob = self.store.create_append_blob(at, new_content(call, true)?, &conditions).await?;
-        self.make_durable().await?;
         Ok(put_reply(&blob).empty())
     }
 
@@ -86,7 +83,6 @@ impl BlobService {
         let number = sequence_number(call)?;
         let new = new_content(call, true)?;
         let blob = self.store.create_page_blob(at, size, number, new, &conditions).await?;
-        self.make_durable().await?;
         Ok(put_reply(&blob).empty())
     }
 }

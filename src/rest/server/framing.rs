@@ -46,7 +46,10 @@ const SERVICE_PREFIX: &str = "x-ms-";
 
 /// Checks a request's head.
 pub fn check_framing(head: &Parts) -> Result<(), Unfit> {
-    if head.headers.contains_key(header::TRANSFER_ENCODING) {
+    let carries = matches!(head.method, Method::PUT | Method::POST | Method::PATCH);
+    if head.headers.contains_key(header::TRANSFER_ENCODING)
+        || (carries && !head.headers.contains_key(header::CONTENT_LENGTH))
+    {
         return Err(Unfit::NoLength);
     }
     if head.method == Method::CONNECT || head.method == Method::TRACE {
@@ -80,7 +83,11 @@ mod tests {
     use super::*;
 
     fn head(build: impl FnOnce(http::request::Builder) -> http::request::Builder) -> Parts {
-        let base = http::Request::builder().method("PUT").uri("/a/b").header("host", "x");
+        let base = http::Request::builder()
+            .method("PUT")
+            .uri("/a/b")
+            .header("host", "x")
+            .header("content-length", "0");
         build(base).body(()).unwrap().into_parts().0
     }
 
@@ -96,6 +103,8 @@ mod tests {
             check_framing(&head(build)).unwrap_err()
         };
         assert_eq!(of(|b| b.header("transfer-encoding", "chunked")), Unfit::NoLength);
+        let bare = http::Request::builder().method("PUT").uri("/a").header("host", "x").body(()).unwrap();
+        assert_eq!(check_framing(&bare.into_parts().0), Err(Unfit::NoLength));
         assert_eq!(of(|b| b.header("host", "y")), Unfit::Host);
         assert_eq!(of(|b| b.uri("http://elsewhere/a")), Unfit::Target);
         assert_eq!(of(|b| b.method("TRACE")), Unfit::Method);

@@ -111,18 +111,13 @@ impl Server {
         self.addr
     }
 
-    /// How many connections are open.
-    pub fn connections(&self) -> usize {
-        self.limits.connections.saturating_sub(self.places.available_permits())
-    }
-
     /// Accepts nothing more, lets running requests finish for as long as the limits say, then ends the rest.
     pub async fn stop(self) {
         self.accepting.abort();
         self.phase.send_replace(Phase::Finishing);
         let all = u32::try_from(self.limits.connections).unwrap_or(u32::MAX);
         if timeout(self.limits.shutdown_patience, self.places.acquire_many(all)).await.is_err() {
-            tracing::warn!(connections = self.connections(), "requests are still running; they end now");
+            tracing::warn!("requests are still running; they end now");
         }
         // The sender's end tells the remaining connections to go at once.
     }

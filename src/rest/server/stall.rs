@@ -76,3 +76,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
         self.watch(cx, result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_read_is_given_up() {
+        let (ours, mut theirs) = tokio::io::duplex(8);
+        let mut socket = Stall::new(ours, Duration::from_secs(120));
+        socket.write_all(b"12345678").await.unwrap();
+        let error = socket.write_all(b"9").await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // Whoever reads in time is not: the clock starts anew with every write that gets on.
+        let mut read = [0; 8];
+        theirs.read_exact(&mut read).await.unwrap();
+        socket.write_all(b"abcdefgh").await.unwrap();
+    }
+}

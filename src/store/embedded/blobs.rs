@@ -81,6 +81,7 @@ impl EmbeddedStore {
             Place::Memory(bytes) => {
                 let scratch = self.files.scratch()?;
                 write_all(&scratch, &bytes, 0)?;
+                self.settle_written(scratch.file())?;
                 crash_point(point);
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
@@ -131,6 +132,19 @@ impl EmbeddedStore {
         };
         crash_point("publish_after_read");
         self.make_version(at, NewVersion::local(body, size, new), conditions, points!("publish"))
+    }
+
+    /// [`Self::blob_put`] for the engine's own small content, which carries no checksum.
+    pub(super) fn blob_put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        let size = bytes.len() as u64;
+        let version = NewVersion::local(Body::Bytes(bytes), size, new);
+        self.make_version(at, version, conditions, points!("publish"))
     }
 
     pub(super) fn blob_patch(

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::share::lease::{Lease, LeaseId};
 use crate::store::conditions::{Presence, Subject, WriteKind, judge_read, judge_write};
 use crate::store::{
-    BlobBody, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
     CopySource, Limit, NewContent, Preconditions, Result, Scratch, StoreError,
 };
 
@@ -272,6 +272,9 @@ impl EmbeddedStore {
                 }
             }
         }
+        if let Some(scratch) = &scratch {
+            self.settle_written(scratch.file())?;
+        }
         Ok((Body::Pieces(pieces), scratch))
     }
 
@@ -339,6 +342,9 @@ impl Tx<'_> {
         let root = self.store.container(&at.container)?.root;
         let spot = self.locate(root, at.name.as_str())?;
         let blob = spot.as_ref().and_then(|spot| self.slot(spot).blob.clone());
+        if blob.as_ref().is_some_and(|blob| blob.properties.kind != BlobKind::Block) {
+            return Err(StoreError::InvalidBlobType(at.to_string()));
+        }
         let mut staging = self.store.staging(root, at)?.unwrap_or_default();
         let mut guard = blob.as_ref().map_or(staging.lease, |blob| blob.properties.lease);
         guard.check_write(self.now, lease)?;

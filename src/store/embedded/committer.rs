@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
+use tokio::runtime::RuntimeFlavor;
 use tokio::sync::oneshot;
 
 use crate::store::{Result, StoreError, crash_point};
@@ -75,6 +76,15 @@ pub(super) async fn sync_files(files: Vec<Arc<File>>) -> Result<()> {
             ended.map_err(|error| StoreError::io("sync", io::Error::other(error)))?
         }
         Err(_) => work(),
+    }
+}
+
+/// Makes the bytes of one file survive a power loss before this returns, for callers that cannot wait otherwise. Other
+/// tasks of a runtime's thread go on elsewhere meanwhile.
+pub(super) fn sync_file_now(file: &File) -> Result<()> {
+    match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| sync_file(file)),
+        _ => sync_file(file),
     }
 }
 

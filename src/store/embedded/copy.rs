@@ -153,6 +153,7 @@ impl EmbeddedStore {
                 Ok(value.map(|value| (Body::Bytes(value.into()), None)))
             }
             Content::Extents(extents) if !self.files.any_live(&entry.content.files()) => {
+                self.settle_shared(&entry.content.files())?;
                 Ok(Some((Body::Pieces(extents.clone()), None)))
             }
             Content::Pages(map) => Ok(Some((Body::Pages(Some(map.number)), None))),
@@ -168,6 +169,7 @@ impl EmbeddedStore {
                     write_all(&scratch, &buffer[..count], done)?;
                     done += count as u64;
                 }
+                self.settle_written(scratch.file())?;
                 crash_point("copy_after_write");
                 Ok(Some((Body::Pieces(whole(&scratch, size)), Some(scratch))))
             }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 
 use crate::store::{
     BlobBody, BlobPath, BlobProperties, ByteRange, ContentReader, Found, LocalStore, Metadata, NewContent,
@@ -38,6 +39,16 @@ impl LocalStore for EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         self.blob_publish(at, scratch, size, new, conditions)
+    }
+
+    fn put_small(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_put_small(at, bytes, new, conditions)
     }
 
     fn patch(

@@ -152,6 +152,21 @@ impl EmbeddedStore {
         Box::new(self.changes.subscribe(self.user))
     }
 
+    /// What a durable user wrote by itself is on the disk before a record names it: the record may be there at any
+    /// moment from then on, with whoever syncs next.
+    fn settle_written(&self, file: &std::fs::File) -> Result<()> {
+        if self.durable { committer::sync_file_now(file) } else { Ok(()) }
+    }
+
+    /// The same for content that was written before, perhaps by a user who is not durable.
+    fn settle_shared(&self, files: &[u64]) -> Result<()> {
+        for &number in files.iter().filter(|&&number| self.durable && self.files.unsynced().has(number)) {
+            let file = self.files.open(number).map_err(|error| StoreError::io("open content", error))?;
+            committer::sync_file_now(&file)?;
+        }
+        Ok(())
+    }
+
     /// What a durable user waits for before it is answered.
     async fn make_durable(&self) -> Result<()> {
         if self.durable { self.committer.sync().await } else { Ok(()) }

@@ -19,6 +19,9 @@ use super::{EmbeddedStore, Growth};
 /// First byte of the keys.
 pub(super) const SNAPSHOT_TAG: u8 = b's';
 
+/// Nanoseconds between two names of snapshots: the service writes seven digits after the second.
+const SNAPSHOT_STEP: i64 = 100;
+
 fn snapshots_key(id: u64) -> Vec<u8> {
     let mut key = vec![SNAPSHOT_TAG];
     key.extend_from_slice(&id.to_be_bytes());
@@ -64,9 +67,10 @@ impl EmbeddedStore {
                 let content = tx.place(body)?;
                 let block_list = tx.second_block_list(&now)?;
                 let id = now.properties.id;
-                let mut snapshot = SnapshotId(tx.now);
+                // As precise as it can be written in a URL, or nobody could name it.
+                let mut snapshot = SnapshotId(Moment(tx.now.0 / SNAPSHOT_STEP * SNAPSHOT_STEP));
                 while self.kv.get(Space::Misc, &snapshot_key(id, snapshot))?.is_some() {
-                    snapshot = SnapshotId(Moment(snapshot.0.0 + 100));
+                    snapshot = SnapshotId(Moment(snapshot.0.0 + SNAPSHOT_STEP));
                 }
                 let mut taken = changed(&now, |blob| {
                     blob.lease = Default::default();

@@ -51,6 +51,12 @@ impl Unsynced {
         files.bytes = files.bytes.saturating_sub(before) + size;
     }
 
+    /// Whether the file may have content that is not on the disk.
+    pub(super) fn has(&self, number: u64) -> bool {
+        let files = self.files.lock();
+        files.overflow || files.sizes.contains_key(&number)
+    }
+
     /// A new file is in the folder.
     pub(super) fn folder(&self, folder: u64) {
         self.folders[(folder % FOLDERS) as usize].store(true, Ordering::Relaxed);

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Turns recorded values (row, system, value; tab-separated) into the Markdown table of the Blob benchmark."""
+
+import collections
+import sys
+import time
+
+from table import cpu_name, platform, shown
+
+# row: title, unit, whether more is better
+ROWS = {
+    "put_1": ("Put Blob 4 KiB, 1 connection", "1/s", True),
+    "put_16": ("Put Blob 4 KiB, 16 connections", "1/s", True),
+    "put_64": ("Put Blob 4 KiB, 64 connections", "1/s", True),
+    "get_1": ("Get Blob 4 KiB, 1 connection", "1/s", True),
+    "get_16": ("Get Blob 4 KiB, 16 connections", "1/s", True),
+    "get_64": ("Get Blob 4 KiB, 64 connections", "1/s", True),
+    "head_16": ("Get Blob Properties, 16 connections", "1/s", True),
+    "lease_16": ("lease acquire + renew + release, 16 connections", "cycles/s", True),
+    "block": ("Put Block 4 MiB, 4 connections", "MiB/s", True),
+    "getbig": ("Get Blob 256 MiB, 1 connection", "MiB/s", True),
+    "list": ("list 10,000 names", "ms", False),
+    "idle": ("memory for 10,000 idle connections", "MiB", False),
+    "upload": ("memory during an upload of 4 GiB", "MiB", False),
+}
+# row: at least so many times Azurite's speed
+TARGETS = {"put_16": 10, "put_64": 10, "get_1": 20, "get_16": 20, "get_64": 20, "lease_16": 20, "block": 10}
+# row: at most so many MiB
+FLAT = {"idle": 400, "upload": 64}
+
+
+def read_best(path):
+    values = collections.defaultdict(list)
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            row, system, value = line.rstrip("\n").split("\t")
+            if row in ROWS:
+                values[row, system].append(float(value))
+    return {key: (max if ROWS[key[0]][2] else min)(found) for key, found in values.items()}
+
+
+def ratio(best, row):
+    ours, theirs = best.get((row, "leasefs")), best.get((row, "azurite"))
+    if not ours or not theirs:
+        return None
+    return ours / theirs if ROWS[row][2] else theirs / ours
+
+
+def judged(best, row):
+    """(what is asked, what was measured, met or not)."""
+    if row in FLAT:
+        value = best.get((row, "leasefs"))
+        met = value is not None and value <= FLAT[row]
+        return f"≤ {FLAT[row]} MiB", f"{shown(value)} MiB", met
+    found, disk = ratio(best, row), best.get((row, "disk"))
+    asked = f"≥ {TARGETS[row]} × Azurite"
+    met = found is not None and found >= TARGETS[row]
+    if disk:
+        asked += f", or the disk's {shown(disk)} MiB/s"
+        met = met or best.get((row, "leasefs"), 0) >= disk
+    return asked, "-" if found is None else f"{found:.1f} ×", met
+
+
+def main():
+    best = read_best(sys.argv[1])
+    print("# Blob benchmark\n")
+    print(f"{time.strftime('%Y-%m-%d')}, Linux {platform.release()}, {cpu_name()}. Made by `scripts/bench.sh blob`: `leasefs serve` "
+          "(every acknowledged write is durable) beside Azurite 3.37.0 (its default: written back every 5 s), interleaved, best of "
+          "several rounds; the load generator shares the machine with the servers.\n")
+    print("| workload | unit | leasefs | Azurite | leasefs/Azurite |")
+    print("|---|---|---:|---:|---:|")
+    for row, (title, unit, _) in ROWS.items():
+        found = ratio(best, row)
+        print(f"| {title} | {unit} | {shown(best.get((row, 'leasefs')))} | {shown(best.get((row, 'azurite')))} | "
+              f"{'-' if found is None else f'{found:.1f}'} |")
+    print("\n## Targets\n\n| workload | asked | measured | |\n|---|---|---:|---|")
+    missed = 0
+    for row in [*TARGETS, *FLAT]:
+        asked, measured, met = judged(best, row)
+        missed += not met
+        print(f"| {ROWS[row][0]} | {asked} | {measured} | {'met' if met else '**missed**'} |")
+    print(f"\n{missed} missed." if missed else "\nAll met.")
+
+
+if __name__ == "__main__":
+    main()

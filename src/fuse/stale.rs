@@ -1,0 +1,75 @@
+//! Telling the kernel that something it remembers is wrong.
+//!
+//! Has its own thread: the kernel may make such a call wait for requests that the serving threads must answer first.
+
+use std::ffi::OsStr;
+
+use fuser::{INodeNo, Notifier};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fs::HiddenName;
+use crate::fs::nodes::Ino;
+
+/// So many things may wait to be announced.
+const WAITING_MAX: usize = 4096;
+
+/// What the kernel must forget.
+#[derive(Debug)]
+enum Stale {
+    /// The attributes of an inode.
+    Attributes(Ino),
+    /// A name. Told when it is done.
+    Name(HiddenName, oneshot::Sender<()>),
+}
+
+/// Where to say what is stale.
+#[derive(Clone, Debug)]
+pub(super) struct Announcer(mpsc::Sender<Stale>);
+
+/// Where it is heard.
+#[derive(Debug)]
+pub(super) struct Announcements(mpsc::Receiver<Stale>);
+
+/// The two ends.
+pub(super) fn channel() -> (Announcer, Announcements) {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    (Announcer(sender), Announcements(receiver))
+}
+
+impl Announcer {
+    /// The attributes changed behind the kernel's back.
+    pub(super) fn attributes(&self, ino: Ino) {
+        // Full means that thousands were announced just now; the kernel asks again after the limit.
+        let _ = self.0.try_send(Stale::Attributes(ino));
+    }
+
+    /// The name leads nowhere now. Returns when the kernel knows.
+    pub(super) async fn name(&self, hidden: HiddenName) {
+        let (done, told) = oneshot::channel();
+        // Both fail only when the mount is ending.
+        let _ = self.0.send(Stale::Name(hidden, done)).await;
+        let _ = told.await;
+    }
+}
+
+impl Announcements {
+    /// Passes everything on until nobody is left to say anything.
+    pub(super) fn run(mut self, notifier: &Notifier) {
+        while let Some(stale) = self.0.blocking_recv() {
+            let told = match &stale {
+                // A negative offset means the attributes alone.
+                Stale::Attributes(ino) => notifier.inval_inode(INodeNo(ino.0), -1, 0),
+                Stale::Name(HiddenName { parent, name }, _) => {
+                    notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name.file_name()))
+                }
+            };
+            if let Err(error) = told {
+                tracing::trace!(?stale, %error, "the kernel does not know this any more");
+            }
+            if let Stale::Name(_, done) = stale {
+                // Gone only if the mount is ending.
+                let _ = done.send(());
+            }
+        }
+    }
+}
