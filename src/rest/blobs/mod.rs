@@ -2,8 +2,8 @@
 //!
 //! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
 //! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
-//! answer. The store is a *durable* user of its data: a change is answered only when it would survive a power loss.
-//! [`failure`] has the one match from the store's errors to status and code.
+//! answer. The store answers a change when it would survive a power loss, so this service does too. [`failure`] has
+//! the one match from the store's errors to status and code.
 //!
 //! Handlers must never judge a condition or a lease themselves.
 
@@ -90,7 +90,7 @@ impl std::fmt::Debug for BlobService {
 }
 
 impl BlobService {
-    /// Serves `store`.
+    /// Serves `store`, which should answer a change only when it is durable: clients take an answer for a promise.
     pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
         let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
         Self {
@@ -136,10 +136,7 @@ impl BlobService {
         let version =
             ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
-        let names_container = ["container", "account"];
-        let of_container = query
-            .get("restype")
-            .is_some_and(|kind| names_container.iter().any(|name| kind.eq_ignore_ascii_case(name)));
+        let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
         let rights = self.authorize(head, &query, &target, &operation, caller).await?;
