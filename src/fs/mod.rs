@@ -53,7 +53,7 @@ mod xattr;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -61,7 +61,7 @@ use tokio::sync::Notify;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, Lag, LocalStore, Metadata, PublicAccess, StoreError,
 };
 
 use attributes::DefaultOwner;
@@ -122,6 +122,8 @@ pub struct Engine {
     share: ContainerName,
     /// The store's number of the share's root.
     root: u64,
+    /// How far the watcher of the store is behind, if there is one.
+    lag: OnceLock<Arc<Lag>>,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -173,6 +175,7 @@ impl Engine {
             store,
             share,
             root,
+            lag: OnceLock::new(),
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
