@@ -16,6 +16,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod claims;
 mod close;
 mod commit;
@@ -36,6 +37,7 @@ mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
@@ -43,9 +45,9 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
-mod ranges;
 mod rename;
 mod stat;
+mod status;
 mod sticky;
 pub mod strategy;
 mod watch;
@@ -78,6 +80,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
 
@@ -90,12 +93,13 @@ pub use error::{FsError, Result};
 pub use file::Route;
 pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
-pub use holders::{FrontEnd, Holder, Process};
+pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
 pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
@@ -147,6 +151,8 @@ pub struct Engine {
     habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
+    /// Has the kernel forget the pages of a file.
+    content_forgetter: OnceLock<ContentForgetter>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -192,6 +198,7 @@ impl Engine {
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
+            content_forgetter: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

@@ -83,6 +83,7 @@ fn options(config: &MountConfig) -> Config {
 /// Mounts the engine's share. It is served from the moment this returns.
 pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io::Result<Mounted> {
     let (announcer, announcements) = stale::channel();
+    engine.forget_content_with(announcer.content_forgetter());
     // Registering files with the kernel is for root only.
     let passthrough = config.passthrough && nix::unistd::geteuid().is_root();
     let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, announcer);

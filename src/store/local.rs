@@ -27,6 +27,22 @@ use super::conditions::Preconditions;
 use super::error::Result;
 use super::names::BlobPath;
 
+/// One changed range of a [patch](LocalStore::patch).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which bytes of the content.
+    pub range: Range<u64>,
+    /// Where they are in the scratch file; nothing for zeros.
+    pub from: Option<u64>,
+}
+
+impl Change {
+    /// A range whose bytes are at the same place of the scratch file.
+    pub fn in_place(range: Range<u64>) -> Self {
+        Self { from: Some(range.start), range }
+    }
+}
+
 /// The extra abilities of a local store.
 #[async_trait]
 pub trait LocalStore: Send + Sync {
@@ -80,17 +96,17 @@ pub trait LocalStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
-    /// Makes `base` with `ranges` replaced from `scratch` (same offsets) the blob's content, cut or extended with
-    /// zeros to `size`. Costs time and space for the ranges only.
+    /// Makes `base` with `changes` taken from `scratch` the blob's content, cut or extended with zeros to `size`.
+    /// Costs time and space for the changes only.
     ///
-    /// `ranges` are sorted, do not overlap, and end at or before `size`. `scratch` keeps its role afterwards: the
-    /// bytes of `ranges` must not be changed any more, others may be written and used in a later patch.
+    /// `changes` are sorted, do not overlap, and end at or before `size`. `scratch` keeps its role afterwards: the
+    /// bytes that were taken must not be changed any more, others may be written and used in a later patch.
     fn patch(
         &self,
         at: &BlobPath,
         base: &ContentReader,
         scratch: &Scratch,
-        ranges: &[Range<u64>],
+        changes: &[Change],
         size: u64,
         new: NewContent,
         conditions: &Preconditions,

@@ -390,8 +390,10 @@ impl Worker {
         let base = self.store.reader(&at(name)).unwrap();
         let scratch = self.store.scratch().unwrap();
         scratch.file().write_all_at(&pattern(seed, range.len()), range.start as u64).unwrap();
-        let ranges: Vec<_> =
-            std::iter::once(range.start as u64..range.end as u64).filter(|r| !r.is_empty()).collect();
+        let ranges: Vec<_> = std::iter::once(range.start as u64..range.end as u64)
+            .filter(|r| !r.is_empty())
+            .map(Change::in_place)
+            .collect();
         let new = NewContent::default();
         self.store.patch(&at(name), &base, &scratch, &ranges, size as u64, new, &ALWAYS).unwrap();
     }

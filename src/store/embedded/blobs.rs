@@ -1,7 +1,6 @@
 //! Changing single blobs: put, publish, patch, properties, delete.
 
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use md5::{Digest, Md5};
 use crate::store::body::Place;
 use crate::store::conditions::{Presence, WriteKind, judge_write};
 use crate::store::{
-    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, ContentReader, Metadata, NewContent,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, Change, ContentReader, Metadata, NewContent,
     Preconditions, Result, Scratch, StoreError, crash_point,
 };
 
@@ -151,13 +150,13 @@ impl EmbeddedStore {
         at: &BlobPath,
         base: &ContentReader,
         scratch: &Scratch,
-        ranges: &[Range<u64>],
+        changes: &[Change],
         size: u64,
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         if size <= self.inline_max {
-            let body = Body::Bytes(merged(base, scratch, ranges, size)?);
+            let body = Body::Bytes(merged(base, scratch, changes, size)?);
             return self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         }
         self.files.remember(scratch.id(), scratch.file());
@@ -178,7 +177,7 @@ impl EmbeddedStore {
             }
         };
         crash_point("patch_after_base");
-        let body = Body::Pieces(extents::replace(&pieces, ranges, scratch.id(), size));
+        let body = Body::Pieces(extents::replace(&pieces, changes, scratch.id(), size));
         let answer = self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         drop(file);
         answer
@@ -333,16 +332,19 @@ fn read_up_to(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// `base` with `ranges` replaced from `scratch`, as bytes; small enough for memory.
-fn merged(base: &ContentReader, scratch: &Scratch, ranges: &[Range<u64>], size: u64) -> Result<Bytes> {
+/// `base` with `changes` taken from `scratch`, as bytes; small enough for memory.
+fn merged(base: &ContentReader, scratch: &Scratch, changes: &[Change], size: u64) -> Result<Bytes> {
     let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
     base.read_at(&mut buffer, 0).map_err(|error| StoreError::io("read the base of a patch", error))?;
-    for range in ranges {
+    for Change { range, from } in changes {
         let place = usize::try_from(range.start).unwrap_or(usize::MAX)
             ..usize::try_from(range.end).unwrap_or(usize::MAX);
         let part =
             buffer.get_mut(place).ok_or_else(|| StoreError::Damaged("a patch range is outside".into()))?;
-        read_up_to(scratch, part, range.start)?;
+        part.fill(0);
+        if let Some(from) = from {
+            read_up_to(scratch, part, *from)?;
+        }
     }
     Ok(buffer.into())
 }
