@@ -54,6 +54,10 @@ impl Engine {
         if fenced.is_none() && !file.needs_commit()? {
             return Ok(());
         }
+        if file.is_cut_off() && self.gate.open_count(file.ino()) == 0 {
+            // Only handles that were closed from outside are left, and what comes through them counts no more.
+            return Ok(());
+        }
         let _tree = self.guards.tree().await;
         let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
         if let Some(why) = fenced {

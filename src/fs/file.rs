@@ -84,6 +84,8 @@ pub struct OpenFile {
     opens: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
+    /// A handle was closed from outside whose program may still write through the kernel.
+    cut_off: AtomicBool,
     /// The blob takes no content from here any more.
     fenced: AtomicBool,
     /// And nothing may be written.
@@ -151,6 +153,7 @@ impl OpenFile {
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
             kept_open: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
             maker: AtomicU32::new(0),
@@ -309,7 +312,7 @@ impl OpenFile {
         self.dirty.store(true, Ordering::Release);
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
-            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
+            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now),
             Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
@@ -427,6 +430,17 @@ impl OpenFile {
     /// Whether that was noted.
     pub fn is_kept_open(&self) -> bool {
         self.kept_open.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a handle was closed from outside. The kernel does not take back what it was given: its program may go
+    /// on writing to the local file.
+    pub fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Acquire)
     }
 
     /// Whether the committed version is in the very file that is written to.
@@ -583,7 +597,7 @@ impl FileState {
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes()?, overlay.size());
+                let (changes, size) = (overlay.changes(), overlay.size());
                 let fence = info.fence(&self.base);
                 let (base, scratch) = (overlay.base(), overlay.scratch());
                 self.base = store.patch(at, base, scratch, &changes, size, new, &fence)?;

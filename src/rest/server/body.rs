@@ -64,7 +64,13 @@ impl RequestBody {
     pub(super) fn new(incoming: Incoming, head: &http::request::Parts, limits: &Limits) -> Self {
         let length = incoming.size_hint().exact().unwrap_or(0);
         let pace = Pace { time: limits.body_pace_time, bytes: limits.body_pace_bytes, stretch: None };
-        Self { incoming: Some(incoming), length, received: 0, asks_first: head.headers.contains_key(header::EXPECT), pace }
+        Self {
+            incoming: Some(incoming),
+            length,
+            received: 0,
+            asks_first: head.headers.contains_key(header::EXPECT),
+            pace,
+        }
     }
 
     /// No body, for a request that is part of another one.
