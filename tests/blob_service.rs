@@ -3,7 +3,10 @@
 //! What the operations answer to a well-behaved client is tested with the official SDK (`tests/sdk`).
 
 // A test that cannot go on stops.
-#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, clippy::unwrap_used)]
+
+#[allow(dead_code)] // Other tests use the rest.
+mod common;
 
 #[path = "blob_service/access.rs"]
 mod access;

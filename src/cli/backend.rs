@@ -64,7 +64,7 @@ impl Backend {
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
     pub(super) fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
-        plan.blobs.as_ref().map(|endpoint| endpoint.start(Arc::clone(&self.store))).transpose()
+        plan.blobs.as_ref().map(|endpoint| endpoint.start(&self.store)).transpose()
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.

@@ -24,6 +24,8 @@ impl Engine {
     /// Keeps the content of `file`, if there is any that is not kept yet, and says what its writers are told.
     pub(super) async fn set_aside(&self, file: &OpenFile, guarded: &Guarded<'_>, why: Fenced) -> FsError {
         file.fence_off(why);
+        // What the kernel has cached of it is nobody's version.
+        self.nodes.set_cached(file.ino(), None);
         let why = file.fenced().unwrap_or(why);
         match self.save_aside(file, guarded, why) {
             Ok(false) => {}

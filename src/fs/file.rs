@@ -84,12 +84,12 @@ pub struct OpenFile {
     opens: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
+    /// A handle was closed from outside whose program may still write through the kernel.
+    cut_off: AtomicBool,
     /// The blob takes no content from here any more.
     fenced: AtomicBool,
     /// And nothing may be written.
     barred: AtomicBool,
-    /// A handle was closed from outside whose program may still write through the kernel.
-    cut_off: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
 }
@@ -153,9 +153,9 @@ impl OpenFile {
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
             kept_open: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
-            cut_off: AtomicBool::new(false),
             maker: AtomicU32::new(0),
         }
     }
@@ -312,7 +312,7 @@ impl OpenFile {
         self.dirty.store(true, Ordering::Release);
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
-            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
+            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now),
             Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
@@ -597,7 +597,7 @@ impl FileState {
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes()?, overlay.size());
+                let (changes, size) = (overlay.changes(), overlay.size());
                 let fence = info.fence(&self.base);
                 let (base, scratch) = (overlay.base(), overlay.scratch());
                 self.base = store.patch(at, base, scratch, &changes, size, new, &fence)?;

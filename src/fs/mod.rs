@@ -16,6 +16,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod claims;
 mod close;
 mod commit;
@@ -36,6 +37,7 @@ mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
@@ -43,12 +45,12 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
-mod ranges;
 mod rename;
 mod stat;
 mod status;
 mod sticky;
 pub mod strategy;
+mod watch;
 mod xattr;
 
 use std::collections::HashMap;
@@ -98,6 +100,7 @@ pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
 pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
+pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
@@ -121,6 +124,8 @@ pub struct EngineConfig {
 pub struct Engine {
     store: Arc<dyn BlobStore>,
     share: ContainerName,
+    /// The store's number of the share's root.
+    root: u64,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -161,10 +166,11 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
-            Ok(_) | Err(StoreError::ContainerExists(_)) => {}
+        let root = match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
+            Ok(made) => made.id,
+            Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
-        }
+        };
         let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
@@ -172,6 +178,7 @@ impl Engine {
             conflicts: AtomicU64::new(0),
             store,
             share,
+            root,
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),

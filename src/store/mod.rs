@@ -38,7 +38,8 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome, Space,
+    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
+    ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};

@@ -90,7 +90,7 @@ impl std::fmt::Debug for BlobService {
 }
 
 impl BlobService {
-    /// Serves `store`.
+    /// Serves `store`, which should answer a change only when it is durable: clients take an answer for a promise.
     pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
         let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
         Self {
@@ -257,7 +257,7 @@ impl Protocol for BlobService {
             Err(failure) => {
                 let unfit = check_framing(&head).is_err();
                 if !unfit {
-                    body.drain().await;
+                    body.drain();
                 }
                 let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(now()));
                 if unfit {

@@ -192,8 +192,10 @@ pub(super) struct Kv {
     state: RwLock<Option<Arc<Handles>>>,
     reopened: AtomicU64,
     removed: [AtomicU64; SPACES.len()],
-    /// Something was committed since the last sync.
-    dirty: AtomicBool,
+    /// How many commits have ended, and how many of them a finished sync has covered. A file that the last commit made
+    /// useless may be removed only when they are equal: while a sync is still running, they are not.
+    committed: AtomicU64,
+    synced: AtomicU64,
     /// Ended on purpose: never opened again.
     closed: AtomicBool,
 }
@@ -208,7 +210,9 @@ impl Kv {
             state: RwLock::new(Some(Arc::new(handles))),
             reopened: AtomicU64::new(0),
             removed: Default::default(),
-            dirty: AtomicBool::new(true),
+            // What was there before may not be on the disk.
+            committed: AtomicU64::new(1),
+            synced: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -254,22 +258,25 @@ impl Kv {
                     }
                 }
             }
-            self.dirty.store(true, Ordering::Relaxed);
             Ok(library_batch.commit()?)
         });
+        // Not before: a sync that began meanwhile may have missed it.
+        self.committed.fetch_add(1, Ordering::AcqRel);
         result.inspect_err(|error| self.start_over(error))
     }
 
     /// Makes every batch committed so far survive a power loss.
     pub(super) fn sync(&self) -> Result<(), KvError> {
-        self.dirty.store(false, Ordering::Relaxed);
+        let covered = self.committed.load(Ordering::Acquire);
         let result = self.with(|handles| Ok(handles.db.persist(PersistMode::SyncData)?));
-        result.inspect_err(|error| self.start_over(error))
+        result.inspect_err(|error| self.start_over(error))?;
+        self.synced.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Whether a sync would have something to do.
     pub(super) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed)
+        self.synced.load(Ordering::Acquire) < self.committed.load(Ordering::Acquire)
     }
 
     /// A consistent view of all spaces for ordered reading.
