@@ -7,6 +7,7 @@
 //! A store knows names and bytes. It must never know files, directories, programs or errno.
 
 mod api;
+pub mod azure;
 mod blob;
 mod body;
 mod changes;
