@@ -26,3 +26,5 @@ mod mounted;
 mod operations;
 #[path = "blob_service/rig.rs"]
 mod rig;
+#[path = "blob_service/tls.rs"]
+mod tls;
