@@ -2,10 +2,13 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
+#[allow(dead_code)] // Other tests use more of it.
 mod common;
 
 #[path = "locks/children.rs"]
 mod children;
+#[path = "locks/loops.rs"]
+mod loops;
 #[path = "locks/policies.rs"]
 mod policies;
 #[path = "locks/range_locks.rs"]

@@ -9,17 +9,25 @@ use clap::{Args, Parser, Subcommand};
 use super::endpoint::CopyChoice;
 use super::settings::{self, DeleteChoice, LogLevel};
 use crate::fs::policy::{SharePolicy, ShareRule};
+use crate::fs::strategy::Concurrency;
+use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
+
+mod holding;
+
+pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   leasefs mount ~/share                       mount the embedded store, return when it works
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
   leasefs umount ~/share                      commit what is pending, then unmount
+  leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
+  leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
   leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
 const SERVE_NOTES: &str = "\
 Every answer of success means the change survives a power loss. SIGTERM and
@@ -35,7 +43,8 @@ const MOUNT_NOTES: &str = "\
 Options for -o (separated by commas), and for a --config file (one per line,
 `name` or `name = value`; `#` starts a comment):
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
-  share_rule=PATTERN=POLICY (again for more)  mandatory_locks
+  share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
+  lease=SECONDS|infinite  mandatory_locks
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -81,6 +90,14 @@ pub(super) enum Command {
     Mount(Box<MountArgs>),
     /// Commit what is pending, then unmount; also clears a dead mount
     Umount(UmountArgs),
+    /// Hold a file with a share mode while a command runs
+    Open(OpenArgs),
+    /// Show who has which files open, range locks, leases and pending deletes
+    Status(StatusArgs),
+    /// Take an open file away from the program that holds it
+    CloseHandle(CloseHandleArgs),
+    /// Bring back a removed file that somebody still has open
+    Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
     /// Serve the embedded store's blobs over the Azure Blob protocol
@@ -119,6 +136,16 @@ pub(super) struct MountArgs {
     /// Another policy for files whose name or path matches, such as `*.xlsx=exclusive`; the first match wins
     #[arg(long, value_name = "PATTERN=POLICY", value_parser = settings::parse_rule)]
     pub(super) share_rule: Vec<ShareRule>,
+
+    /// When writers on other machines or of the blob service change the same file: `optimistic` lets the first to
+    /// commit win and keeps the other's content beside, `pessimistic` lets only one open it for writing,
+    /// `last-writer-wins` overwrites [default: optimistic]
+    #[arg(long, value_name = "STRATEGY", value_parser = settings::parse_concurrency)]
+    pub(super) concurrency: Option<Concurrency>,
+
+    /// How long a lease on a blob lasts if this mount dies: 15 to 60 seconds, or `infinite` [default: 60]
+    #[arg(long, value_name = "SECONDS|infinite", value_parser = settings::parse_lease)]
+    pub(super) lease: Option<LeaseDuration>,
 
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]

@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use nix::unistd::{getgid, getuid};
 
 use super::config::MountPlan;
-use super::control::Drainer;
+use super::control::{Status, Steward};
 use super::detach;
 use super::endpoint::Endpoint;
 use super::error::CliError;
+use super::overview;
 use super::processes;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
-use crate::fs::{DeleteRule, Engine, EngineConfig};
+use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
 use crate::fuse::{self, MountConfig, Mounted};
+use crate::share::OpenId;
 use crate::store::embedded::{CheckReport, EmbeddedOptions, EmbeddedStore, OpenError};
 use crate::store::{BlobStore, Progress};
 
@@ -43,6 +45,7 @@ impl Backend {
             passthrough: plan.passthrough && detach::may_mount(),
             owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
             policies: plan.policies.clone(),
+            fencing: plan.fencing.clone(),
             mandatory_locks: plan.mandatory_locks,
         };
         if plan.passthrough && !config.passthrough {
@@ -83,14 +86,37 @@ impl Backend {
     /// Writes the store's last words and frees the data directory. Nothing can be changed afterwards, even if requests
     /// still come in from somewhere.
     pub(super) async fn close(&self) -> Result<(), String> {
+        self.engine.release_leases().await;
         close_store(Arc::clone(&self.store)).await
     }
 }
 
 #[async_trait]
-impl Drainer for Backend {
+impl Steward for Backend {
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
         self.engine.drain(progress).await.map_err(|e| format!("what is pending cannot be committed: {e}"))
+    }
+
+    fn status(&self, below: Option<&str>) -> Status {
+        overview::of(&self.engine, below)
+    }
+
+    async fn close_handle(&self, id: u64) -> Result<(), String> {
+        match self.engine.close_handle(OpenId(id)).await {
+            Ok(()) => Ok(()),
+            Err(FsError::BadHandle | FsError::Revoked) => Err(format!("no open has the id {id}")),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
+
+    async fn undelete(&self, path: &str) -> Result<(), String> {
+        // Whoever may use the control socket may do what root may.
+        let root = Caller { uid: 0, gid: 0, pid: 0, front_end: FrontEnd::Mount };
+        match self.engine.undelete_path(path, root).await {
+            Ok(()) => Ok(()),
+            Err(FsError::NotFound) => Err("it is not delete pending".to_owned()),
+            Err(problem) => Err(problem.to_string()),
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use super::error::CliError;
 use super::paths::{self, Places};
 use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
 use crate::fs::policy::{RULES_MAX, SharePolicies};
+use crate::fs::strategy::{Concurrency, Fencing};
+use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
 
 /// The share that is mounted when none is named.
@@ -25,6 +27,7 @@ pub(super) struct MountPlan {
     pub(super) share: ContainerName,
     pub(super) delete: DeleteChoice,
     pub(super) policies: SharePolicies,
+    pub(super) fencing: Fencing,
     pub(super) mandatory_locks: bool,
     pub(super) read_only: bool,
     pub(super) allow_other: bool,
@@ -52,6 +55,8 @@ impl MountPlan {
             delete: args.delete,
             share_policy: args.share_policy,
             share_rules: args.share_rule,
+            concurrency: args.concurrency,
+            lease: args.lease,
             mandatory_locks: args.mandatory_locks.then_some(true),
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
@@ -107,6 +112,7 @@ impl MountPlan {
             share,
             delete: settings.delete.unwrap_or(DeleteChoice::Smb),
             policies: SharePolicies::new(settings.share_rules, settings.share_policy.unwrap_or_default()),
+            fencing: fencing(settings.concurrency, settings.lease),
             mandatory_locks: settings.mandatory_locks.unwrap_or(false),
             read_only: settings.read_only.unwrap_or(false),
             allow_other: settings.allow_other.unwrap_or(false),
@@ -120,6 +126,11 @@ impl MountPlan {
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
         })
     }
+}
+
+fn fencing(concurrency: Option<Concurrency>, lease: Option<LeaseDuration>) -> Fencing {
+    let usual = Fencing::default();
+    Fencing { concurrency: concurrency.unwrap_or_default(), lease: lease.unwrap_or(usual.lease), ..usual }
 }
 
 /// The data directory that `--data` (or its default) names, absolute.
@@ -213,10 +224,10 @@ mod tests {
 
     fn plan(words: &[&str]) -> Result<MountPlan, CliError> {
         let words = ["leasefs", "mount"].iter().chain(words);
-        match Arguments::try_parse_from(words).unwrap().command {
-            Command::Mount(args) => MountPlan::from_args(*args, &Places::of_this_process()),
-            _ => unreachable!("the word mount was given"),
-        }
+        let Command::Mount(args) = Arguments::try_parse_from(words).unwrap().command else {
+            unreachable!("the word mount was given")
+        };
+        MountPlan::from_args(*args, &Places::of_this_process())
     }
 
     fn refused(words: &[&str]) -> String {

@@ -9,6 +9,8 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
 use crate::fs::policy::{InvalidPolicy, InvalidRule, SharePolicy, ShareRule};
+use crate::fs::strategy::{Concurrency, InvalidConcurrency};
+use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
 
 /// A configuration file larger than this is not one.
@@ -19,7 +21,7 @@ pub(super) const THREADS_MAX: usize = 256;
 
 /// The names a person may use, for messages and help.
 pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
-     share_rule=PATTERN=POLICY, mandatory_locks, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
+     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
 
@@ -61,6 +63,8 @@ pub(super) struct Settings {
     pub(super) share_policy: Option<SharePolicy>,
     /// The first that matches wins, so those of stronger settings come first.
     pub(super) share_rules: Vec<ShareRule>,
+    pub(super) concurrency: Option<Concurrency>,
+    pub(super) lease: Option<LeaseDuration>,
     pub(super) mandatory_locks: Option<bool>,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
@@ -149,6 +153,8 @@ impl Settings {
             delete: self.delete.or(weaker.delete),
             share_policy: self.share_policy.or(weaker.share_policy),
             share_rules: [self.share_rules, weaker.share_rules].concat(),
+            concurrency: self.concurrency.or(weaker.concurrency),
+            lease: self.lease.or(weaker.lease),
             mandatory_locks: self.mandatory_locks.or(weaker.mandatory_locks),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
@@ -176,13 +182,20 @@ impl Settings {
             ("share_rule", Some(rule)) => {
                 self.share_rules.push(parse_rule(rule).map_err(|why| bad(name, rule, why))?);
             }
+            ("concurrency", Some(strategy)) => {
+                self.concurrency = Some(parse_concurrency(strategy).map_err(|why| bad(name, strategy, why))?);
+            }
+            ("lease", Some(duration)) => {
+                self.lease = Some(parse_lease(duration).map_err(|why| bad(name, duration, why))?);
+            }
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
             ("log", Some(level)) => self.log = Some(choice(name, level)?),
             ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
             (
-                "data" | "share" | "delete" | "share_policy" | "share_rule" | "threads" | "log" | "log_file",
+                "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
+                | "threads" | "log" | "log_file",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
@@ -270,6 +283,18 @@ pub(super) fn parse_rule(text: &str) -> Result<ShareRule, String> {
     text.parse().map_err(|problem: InvalidRule| problem.to_string())
 }
 
+/// Checks a strategy; the error lists those there are.
+pub(super) fn parse_concurrency(text: &str) -> Result<Concurrency, String> {
+    text.parse().map_err(|problem: InvalidConcurrency| problem.to_string())
+}
+
+/// Checks the duration of a lease.
+pub(super) fn parse_lease(text: &str) -> Result<LeaseDuration, String> {
+    let finite = || text.parse().ok().and_then(LeaseDuration::seconds);
+    let duration = if text == "infinite" { Some(LeaseDuration::INFINITE) } else { finite() };
+    duration.ok_or_else(|| "15 to 60 seconds, or infinite, is expected".to_owned())
+}
+
 /// Checks a number of threads.
 pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -344,7 +369,7 @@ mod tests {
     fn every_option_lands_where_it_belongs() {
         let all = options(
             "data=/d,share=abc,delete=posix,share_policy=deny-write,share_rule=*.a=exclusive,share_rule=b=shared,\
-             mandatory_locks,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
+             concurrency=pessimistic,lease=30,mandatory_locks,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
         )
         .unwrap();
         let expected = Settings {
@@ -353,6 +378,8 @@ mod tests {
             delete: Some(DeleteChoice::Posix),
             share_policy: Some(SharePolicy::DenyWrite),
             share_rules: vec!["*.a=exclusive".parse().unwrap(), "b=shared".parse().unwrap()],
+            concurrency: Some(Concurrency::Pessimistic),
+            lease: LeaseDuration::seconds(30),
             mandatory_locks: Some(true),
             read_only: Some(true),
             allow_other: Some(true),
@@ -391,6 +418,9 @@ mod tests {
         assert!(message("ro=1").contains("ro takes no value"));
         assert!(message("delete=windows").contains("one of smb, posix"));
         assert!(message("threads=0").contains("1 to 256"));
+        assert!(message("concurrency=none").contains("optimistic, pessimistic, last-writer-wins"));
+        assert!(message("lease=14").contains("15 to 60 seconds, or infinite"));
+        assert_eq!(options("lease=infinite").unwrap().lease, Some(LeaseDuration::INFINITE));
         assert!(message("log=loud").contains("off, error, warn, info, debug, trace"));
         assert!(message("share=Not_Valid").contains("share=Not_Valid"));
         assert!(message("nodev=x").contains("nodev takes no value"));

@@ -38,9 +38,16 @@ impl Engine {
         let changed = handle.commits() && !handle.is_revoked() && handle.file.needs_commit().unwrap_or(true);
         if changed && let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
+            if handle.file.is_last_open() {
+                self.rescue(&handle.file).await;
+            }
         }
         crash_point("release_after_commit");
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
+        if handle.has_lease() {
+            handle.set_lease(None);
+            self.settle_lease(ino).await;
+        }
         Ok(ReleaseReport { ino, changed })
     }
 
@@ -129,7 +136,9 @@ impl Engine {
             loop {
                 tokio::time::sleep(wait).await;
                 let mapped = file.is_mapped();
-                if let Err(error) = engine.commit(&file).await {
+                if let Err(error) = engine.commit(&file).await
+                    && file.fenced().is_none()
+                {
                     tracing::error!(ino = file.ino().0, %error, "a mapped file could not be committed");
                 }
                 if !mapped {
@@ -146,7 +155,7 @@ impl Engine {
         let _tree = self.guards.tree().await;
         if let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? {
             let found = self.local()?.find(at)?;
-            self.delete_blob(at).await?;
+            self.delete_blob(at, &found).await?;
             crash_point("finish_remove_after_delete");
             self.forget_pending(*parent, segment, ino).await?;
             self.lose_name(ino, &found);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, BlobProperties, NewContent, Progress, crash_point};
+use crate::store::{BlobPath, BlobProperties, NewContent, Preconditions, Progress, crash_point};
 
 use super::Engine;
 use super::attributes::Attributes;
 use super::error::{FsError, Result};
-use super::file::{CommitInfo, OpenFile};
+use super::file::{CommitInfo, Fenced, OpenFile};
 use super::handles::HandleId;
 use super::nodes::Ino;
 use super::place::Guarded;
@@ -50,20 +50,44 @@ impl Engine {
 
     /// Commits `file` under the name it has, if there is anything to commit and it has one.
     pub(super) async fn commit(&self, file: &OpenFile) -> Result<()> {
-        if !file.needs_commit()? {
+        let fenced = file.fenced();
+        if fenced.is_none() && !file.needs_commit()? {
             return Ok(());
         }
-        let ino = file.ino();
-        let _tree = self.guards.tree().await;
-        match &self.guard_name(ino).await? {
-            Some(Guarded { at, .. }) => self.commit_at(file, at),
-            None => Ok(()),
+        if file.is_cut_off() && self.gate.open_count(file.ino()) == 0 {
+            // Only handles that were closed from outside are left, and what comes through them counts no more.
+            return Ok(());
         }
+        let _tree = self.guards.tree().await;
+        let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
+        if let Some(why) = fenced {
+            return Err(self.set_aside(file, guarded, why).await);
+        }
+        match self.commit_at(file, &guarded.at) {
+            Err(error) => self.commit_refused(file, guarded, error).await,
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// What the store would not take is kept beside, unless it was a misunderstanding about our own lease.
+    async fn commit_refused(&self, file: &OpenFile, guarded: &Guarded<'_>, error: FsError) -> Result<()> {
+        let Some(mut why) = Fenced::of(&error) else { return Err(error) };
+        if why == Fenced::Leased && self.leases.id(file.ino()).is_some() {
+            if self.lease_revived(file.ino(), &guarded.at).await {
+                return self.commit_at(file, &guarded.at);
+            }
+            why = Fenced::LeaseLost;
+        }
+        Err(self.set_aside(file, guarded, why).await)
     }
 
     fn commit_at(&self, file: &OpenFile, at: &BlobPath) -> Result<()> {
         let local = self.local()?;
-        let blob = local.find(at)?.blob.ok_or(FsError::NotFound)?;
+        let blob = local.find(at)?.blob.ok_or(FsError::Stale)?;
+        if Ino::of(blob.id) != file.ino() {
+            // Somebody else removed the file and made another one of that name.
+            return Err(FsError::Stale);
+        }
         let info = Committing { engine: self, ino: file.ino(), blob };
         let page_cache_agrees = file.commit(local, at, &info)?;
         if let Some(maker) = file.take_maker() {
@@ -81,9 +105,14 @@ impl Engine {
         let files: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
         let mut failed = None;
         for file in files {
-            if let Err(error) = self.commit(&file).await {
-                tracing::error!(ino = file.ino().0, %error, "a file could not be committed");
-                failed = Some(error);
+            match self.commit(&file).await {
+                Ok(()) => {}
+                // Kept beside its blob already: nothing is pending.
+                Err(_) if file.fenced().is_some() && !file.needs_saving()? => {}
+                Err(error) => {
+                    tracing::error!(ino = file.ino().0, %error, "a file could not be committed");
+                    failed = Some(error);
+                }
             }
         }
         crash_point("drain_after_commits");
@@ -116,6 +145,10 @@ impl CommitInfo for Committing<'_> {
             tier: blob.tier.map(|tier| tier.tier),
             ..NewContent::default()
         })
+    }
+
+    fn fence(&self, base: &BlobProperties) -> Preconditions {
+        self.engine.fence(self.ino, base, &self.blob)
     }
 
     fn committed(&self, properties: &BlobProperties) {

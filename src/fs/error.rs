@@ -85,6 +85,12 @@ pub enum FsError {
     /// Somebody else changed or replaced the blob under this writer.
     #[error("the file was changed by somebody else")]
     Stale,
+    /// Somebody else holds the lease on the blob; the text says what is known about it.
+    #[error("somebody else holds the lease on the blob: {0}")]
+    Leased(String),
+    /// We held the lease on the blob and hold it no longer.
+    #[error("the lease on the blob was lost")]
+    LeaseLost,
     /// The store or the disk failed.
     #[error("{0}")]
     Io(String),
@@ -96,7 +102,7 @@ impl From<StoreError> for FsError {
             StoreError::BlobNotFound(_) | StoreError::ContainerNotFound(_) => FsError::NotFound,
             StoreError::BlobExists(_) | StoreError::ContainerExists(_) => FsError::Exists,
             StoreError::ConditionNotMet | StoreError::NotModified => FsError::Stale,
-            StoreError::Lease(_) => FsError::SharingViolation,
+            StoreError::Lease(refusal) => refusal.into(),
             StoreError::Name(_) => FsError::NameTooLong,
             StoreError::Full => FsError::NoSpace,
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,

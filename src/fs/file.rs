@@ -13,12 +13,20 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::RwLock;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, ContentReader, Exposure, LocalStore, Preconditions, crash_point, sparse};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, Exposure, LocalStore, NewContent, Preconditions, crash_point,
+    sparse,
+};
 
 use super::attributes::Attributes;
 use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
 use super::error::{FsError, Result};
 use super::nodes::Ino;
+
+mod fencing;
+
+use fencing::Aside;
+pub use fencing::Fenced;
 
 /// Content in more pieces than this is put together again at the next commit.
 const PIECES_MAX: usize = 128;
@@ -76,6 +84,12 @@ pub struct OpenFile {
     opens: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
+    /// A handle was closed from outside whose program may still write through the kernel.
+    cut_off: AtomicBool,
+    /// The blob takes no content from here any more.
+    fenced: AtomicBool,
+    /// And nothing may be written.
+    barred: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
 }
@@ -83,6 +97,10 @@ pub struct OpenFile {
 #[derive(Debug)]
 struct FileState {
     content: Content,
+    /// The version of the blob that the content began with: the last one that was read or committed here.
+    base: Arc<BlobProperties>,
+    /// Set while the file is fenced.
+    aside: Option<Aside>,
     serving: Serving,
     /// The kernel serves, or served, an open that allows a shared mapping for writing.
     writable_mapping: bool,
@@ -119,15 +137,25 @@ pub struct Place<'a> {
 }
 
 impl OpenFile {
-    /// A file with this content and its first open.
-    pub fn new(ino: Ino, content: Content) -> Self {
-        let state = FileState { content, serving: Serving::Nobody, writable_mapping: false, nameless: None };
+    /// A file with this content, on top of the version `base`, and its first open.
+    pub fn new(ino: Ino, content: Content, base: Arc<BlobProperties>) -> Self {
+        let state = FileState {
+            content,
+            base,
+            aside: None,
+            serving: Serving::Nobody,
+            writable_mapping: false,
+            nameless: None,
+        };
         Self {
             ino,
             state: RwLock::new(state),
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
             kept_open: AtomicBool::new(false),
+            cut_off: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
+            barred: AtomicBool::new(false),
             maker: AtomicU32::new(0),
         }
     }
@@ -153,6 +181,11 @@ impl OpenFile {
     /// One open less; says whether it was the last.
     pub fn drop_open(&self) -> bool {
         self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether nobody else uses it.
+    pub fn is_last_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) <= 1
     }
 
     /// The file's number.
@@ -217,6 +250,9 @@ impl OpenFile {
         if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(FsError::TooLarge);
         }
+        if self.barred.load(Ordering::Acquire) {
+            return Err(FsError::LeaseLost);
+        }
         // The usual case needs no change of state, so writers of one file do not wait for each other.
         {
             let state = self.state.read();
@@ -276,7 +312,7 @@ impl OpenFile {
         self.dirty.store(true, Ordering::Release);
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
-            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
+            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now),
             Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
@@ -396,6 +432,17 @@ impl OpenFile {
         self.kept_open.load(Ordering::Relaxed)
     }
 
+    /// Notes that a handle was closed from outside. The kernel does not take back what it was given: its program may go
+    /// on writing to the local file.
+    pub fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Acquire)
+    }
+
     /// Whether the committed version is in the very file that is written to.
     pub fn is_in_place(&self) -> bool {
         matches!(&self.state.read().content, Content::Live(live) if live.published() > 0)
@@ -410,9 +457,11 @@ impl OpenFile {
 /// Gives the metadata that goes with a commit.
 pub trait CommitInfo: Sync {
     /// Metadata and headers for content last changed at `mtime`.
-    fn new_content(&self, mtime: Moment, ctime: Moment) -> Result<crate::store::NewContent>;
+    fn new_content(&self, mtime: Moment, ctime: Moment) -> Result<NewContent>;
+    /// What the store is told, so that it refuses content that began with `base` if it comes too late.
+    fn fence(&self, base: &BlobProperties) -> Preconditions;
     /// Learns of the committed version.
-    fn committed(&self, properties: &crate::store::BlobProperties);
+    fn committed(&self, properties: &BlobProperties);
 }
 
 impl FileState {
@@ -509,8 +558,9 @@ impl FileState {
                 {
                     // The blob must not promise bytes that its file has no longer.
                     let new = info.new_content(place.now, place.now)?;
-                    let always = Preconditions::default();
-                    info.committed(&*place.store.publish(at, live.scratch(), size, new, &always)?);
+                    let fence = info.fence(&self.base);
+                    self.base = place.store.publish(at, live.scratch(), size, new, &fence)?;
+                    info.committed(&self.base);
                     crash_point("truncate_after_publish");
                 }
                 live.scratch().file().set_len(size)?;
@@ -530,7 +580,6 @@ impl FileState {
         at: &BlobPath,
         info: &dyn CommitInfo,
     ) -> Result<()> {
-        let always = Preconditions::default();
         match &mut self.content {
             Content::Clean(_) => {}
             Content::Live(live) => {
@@ -540,26 +589,29 @@ impl FileState {
                     None => return Ok(()),
                 };
                 let new = info.new_content(stamp.mtime, stamp.ctime)?;
-                let done = store.publish(at, live.scratch(), stamp.size, new, &always)?;
+                let fence = info.fence(&self.base);
+                self.base = store.publish(at, live.scratch(), stamp.size, new, &fence)?;
                 crash_point("commit_after_publish");
-                info.committed(&done);
+                info.committed(&self.base);
                 live.note_committed(stamp, store.inline_max(), self.writable_mapping)?;
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes()?, overlay.size());
-                let done =
-                    store.patch(at, overlay.base(), overlay.scratch(), &changes, size, new, &always)?;
+                let (changes, size) = (overlay.changes(), overlay.size());
+                let fence = info.fence(&self.base);
+                let (base, scratch) = (overlay.base(), overlay.scratch());
+                self.base = store.patch(at, base, scratch, &changes, size, new, &fence)?;
                 crash_point("commit_after_patch");
-                info.committed(&done);
+                info.committed(&self.base);
                 self.content = Content::Clean(reassemble(store, at)?);
             }
             Content::Memory(memory) => {
                 let Some(changed) = memory.changed() else { return Ok(()) };
                 let new = info.new_content(changed, changed)?;
-                let done = store.put_small(at, memory.to_bytes(), new, &always)?;
+                let fence = info.fence(&self.base);
+                self.base = store.put_small(at, memory.to_bytes(), new, &fence)?;
                 crash_point("commit_after_publish");
-                info.committed(&done);
+                info.committed(&self.base);
                 memory.note_committed();
             }
         }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::share::{Access, Closed, FileShareState, OpenId, Refusal, ShareMode};
 
@@ -36,6 +36,13 @@ pub use ranges::RangeRequest;
 
 /// How long a conflict with an open that looks closed may wait for the kernel to say so.
 pub(super) const GHOST_WAIT: Duration = Duration::from_millis(100);
+
+/// In so many steps. On a machine that is so busy that nobody gets to run, the steps take longer, and so the wait grows
+/// with the time that the close needs to get through.
+const GHOST_STEPS: u32 = 20;
+
+/// But not beyond this, however often it is rung meanwhile.
+const GHOST_WAIT_MAX: Duration = Duration::from_secs(1);
 
 const SHARDS: usize = 32;
 
@@ -187,7 +194,7 @@ impl Gate {
 
     /// Tries until it works, until something else than a ghost stands in the way, or until the wait is over.
     async fn unless_ghosts<T>(&self, mut attempt: impl FnMut() -> Attempt<T>) -> Result<T> {
-        let mut deadline = None;
+        let (mut steps, mut end) = (0, None);
         loop {
             // Registered before the attempt, so that a close in between is not missed.
             let closed = self.closed.notified();
@@ -195,9 +202,14 @@ impl Gate {
                 Ok(granted) => return Ok(granted),
                 Err(refused) => refused,
             };
-            let until = *deadline.get_or_insert_with(|| Instant::now() + GHOST_WAIT);
-            if !refused.only_ghosts || timeout_at(until, closed).await.is_err() {
+            if !refused.only_ghosts || steps == GHOST_STEPS {
                 return Err(refused.error);
+            }
+            let end = *end.get_or_insert_with(|| Instant::now() + GHOST_WAIT_MAX);
+            match timeout(GHOST_WAIT / GHOST_STEPS, closed).await {
+                Err(_) => steps += 1,
+                Ok(()) if Instant::now() >= end => return Err(refused.error),
+                Ok(()) => {}
             }
         }
     }

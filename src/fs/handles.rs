@@ -12,6 +12,7 @@ use super::directories::DirectoryStream;
 use super::error::{FsError, Result};
 use super::file::OpenFile;
 use super::gate::OpenPermit;
+use super::lease_keeper::LeaseHold;
 use super::nodes::Ino;
 
 /// A front end's number for an open.
@@ -26,11 +27,29 @@ pub(super) struct Handle {
     flushed: AtomicBool,
     /// Closed from outside; its program does not know yet.
     revoked: AtomicBool,
+    /// Its use of the blob's lease, if it is one of those that take it.
+    lease: Mutex<Option<LeaseHold>>,
 }
 
 impl Handle {
-    pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit) -> Self {
-        Self { file, permit, flushed: AtomicBool::new(false), revoked: AtomicBool::new(false) }
+    pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit, lease: Option<LeaseHold>) -> Self {
+        Self {
+            file,
+            permit,
+            flushed: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
+            lease: Mutex::new(lease),
+        }
+    }
+
+    pub(super) fn has_lease(&self) -> bool {
+        self.lease.lock().is_some()
+    }
+
+    /// Replaces its use of the lease; [`Engine::settle_lease`](super::Engine) follows when it has none any more.
+    pub(super) fn set_lease(&self, lease: Option<LeaseHold>) {
+        let old = std::mem::replace(&mut *self.lease.lock(), lease);
+        drop(old);
     }
 
     /// Whether closing it commits. Somebody who only reads must not commit what others have half written.

@@ -6,6 +6,7 @@
 //!
 //! * [`gate`]: who may open, remove and rename. Permits. [`holders`]: who holds what. `oversight`: seeing and acting.
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
+//! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * `range_locks`: byte ranges, and waiting for them.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
@@ -15,9 +16,11 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod claims;
 mod close;
 mod commit;
+mod conflicts;
 pub mod content;
 mod data;
 mod directories;
@@ -29,9 +32,12 @@ pub mod guards;
 mod habits;
 mod handles;
 pub mod holders;
+pub mod lease_keeper;
+mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
@@ -39,15 +45,17 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
-mod ranges;
 mod rename;
 mod stat;
+mod status;
 mod sticky;
+pub mod strategy;
+mod watch;
 mod xattr;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -55,7 +63,7 @@ use tokio::sync::Notify;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, Lag, LocalStore, Metadata, PublicAccess, StoreError,
 };
 
 use attributes::DefaultOwner;
@@ -65,12 +73,16 @@ use gate::Gate;
 use guards::Guards;
 use habits::Habits;
 use handles::{DirectoryHandles, FileHandles};
+use lease_keeper::LeaseKeeper;
+use leases::LeaseTask;
 use memory::Budget;
 use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use status::ContentForgetter;
 use sticky::Stickies;
+use strategy::Fencing;
 
 pub use attributes::{Attributes, Kind};
 pub use claims::{HandleState, HiddenName};
@@ -81,12 +93,14 @@ pub use error::{FsError, Result};
 pub use file::Route;
 pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
-pub use holders::{FrontEnd, Holder, Process};
+pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
+pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
@@ -100,6 +114,8 @@ pub struct EngineConfig {
     pub owner: DefaultOwner,
     /// The share modes of programs that cannot ask for one.
     pub policies: SharePolicies,
+    /// How commits are protected from writers elsewhere.
+    pub fencing: Fencing,
     /// Range locks bind the reads and writes of others, not only their range locks. The kernel moves no bytes then.
     pub mandatory_locks: bool,
 }
@@ -108,6 +124,10 @@ pub struct EngineConfig {
 pub struct Engine {
     store: Arc<dyn BlobStore>,
     share: ContainerName,
+    /// The store's number of the share's root.
+    root: u64,
+    /// How far the watcher of the store is behind, if there is one.
+    lag: OnceLock<Arc<Lag>>,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -121,12 +141,18 @@ pub struct Engine {
     pending: PendingNames,
     directory_times: DirectoryTimes,
     stickies: Stickies,
+    leases: Arc<LeaseKeeper>,
+    _lease_task: LeaseTask,
+    /// How many times content was kept beside its file.
+    conflicts: AtomicU64,
     range_waits: RangeWaits,
     /// How many files have their bytes in memory.
     memory: Budget,
     habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
+    /// Has the kernel forget the pages of a file.
+    content_forgetter: OnceLock<ContentForgetter>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -142,13 +168,20 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
-            Ok(_) | Err(StoreError::ContainerExists(_)) => {}
+        let root = match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
+            Ok(made) => made.id,
+            Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
-        }
+        };
+        let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
+            _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
+            leases,
+            conflicts: AtomicU64::new(0),
             store,
             share,
+            root,
+            lag: OnceLock::new(),
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
@@ -165,6 +198,7 @@ impl Engine {
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
+            content_forgetter: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

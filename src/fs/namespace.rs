@@ -225,6 +225,8 @@ impl Engine {
             Err(error) => return Err(error),
         };
         let at = self.at(self.nodes.child_name(parent, segment)?);
+        // A file that a stranger has leased is not even marked.
+        self.beside_leases(&found)?;
         match removal {
             Removal::Now(permit) => self.remove_now(ino, &at, &found, permit).await,
             Removal::Pending(permit) => {
@@ -233,7 +235,7 @@ impl Engine {
                 Ok(())
             }
             Removal::Detach => {
-                self.delete_blob(&at).await?;
+                self.delete_blob(&at, &found).await?;
                 crash_point("unlink_after_detach");
                 self.lose_name(ino, &found);
                 Ok(())
@@ -242,7 +244,7 @@ impl Engine {
     }
 
     async fn remove_now(&self, ino: Ino, at: &BlobPath, found: &Found, permit: RemovePermit) -> Result<()> {
-        self.delete_blob(at).await?;
+        self.delete_blob(at, found).await?;
         crash_point("unlink_after_delete");
         self.lose_name(ino, found);
         permit.confirm();
@@ -262,11 +264,11 @@ impl Engine {
         self.nodes.unnamed(ino, attributes.filter(|attributes| attributes.kind != Kind::File));
     }
 
-    /// Deletes a blob; the directory it was in stays.
-    pub(super) async fn delete_blob(&self, at: &BlobPath) -> Result<()> {
+    /// Deletes the blob that was found; the directory it was in stays.
+    pub(super) async fn delete_blob(&self, at: &BlobPath, found: &Found) -> Result<()> {
+        let conditions = self.beside_leases(found)?;
         self.keep_parent(at).await?;
-        let always = Preconditions::default();
-        Ok(self.store.delete_blob(at, DeleteSnapshots::Include, &always).await?)
+        Ok(self.store.delete_blob(at, DeleteSnapshots::Include, &conditions).await?)
     }
 
     /// A directory without a marker exists only through what is below it. It gets one before that goes away.
@@ -313,7 +315,7 @@ impl Engine {
                 return Err(FsError::NotEmpty);
             }
             let at = self.at(self.nodes.child_name(parent, segment)?);
-            self.delete_blob(&at).await?;
+            self.delete_blob(&at, &found).await?;
             crash_point("rmdir_after_delete");
             self.lose_name(now_there, &found);
             self.directory_times.take(now_there);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, ETag, LocalStore, NewContent, crash_point};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, ETag, LocalStore, NewContent, StoreError, crash_point,
+};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -15,6 +17,7 @@ use super::file::{Intent, OpenFile, Place, Route};
 use super::gate::{Claim, OpenPermit};
 use super::handles::{Handle, HandleId};
 use super::holders::Holder;
+use super::lease_keeper::LeaseHold;
 use super::memory::Memory;
 use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
@@ -78,9 +81,14 @@ impl Engine {
             self.may_touch(ino, None, None, (0, u64::MAX), true)?;
             self.drop_set_id(ino, caller).await?;
         }
-        let (file, route) = self.attach(ino, Some(request), &permit).await?;
-        let handle = self.handles.insert(Handle::new(file, permit));
+        let lease = self.take_lease(claim);
+        let Attached { file, route, lease } = self.attach(ino, Some(request), &permit, lease).await?;
+        let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
+        if matches!(route, Route::Engine { keep_cache: false }) {
+            // The kernel may still know the size of another version, and would cut what it reads.
+            self.catch_up().await;
+        }
         Ok(Opened { handle, route })
     }
 
@@ -163,7 +171,11 @@ impl Engine {
         // Nobody else can know the number yet, so the gate grants at once.
         let claim = Claim { access: request.access(), share };
         let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
-        let file = Arc::new(OpenFile::new(ino, content));
+        let lease = match self.take_lease(claim) {
+            TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
+            TakeLease::No => None,
+        };
+        let file = Arc::new(OpenFile::new(ino, content, blob));
         file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
@@ -171,8 +183,12 @@ impl Engine {
         self.nodes.remember_held(ino, parent, segment);
         self.files.lock().insert(ino, Arc::clone(&file));
         let stat = Stat { ino, size: 0, blocks: 0, links: 1, attributes, volatile: true };
-        let handle = self.handles.insert(Handle::new(file, permit));
+        let handle = self.handles.insert(Handle::new(file, permit, lease));
         Ok(Created::New(stat, Opened { handle, route }))
+    }
+
+    fn take_lease(&self, claim: Claim) -> TakeLease {
+        if self.config.fencing.concurrency.takes_lease(claim) { TakeLease::Yes } else { TakeLease::No }
     }
 
     /// Where the bytes of a file are going to be that was just made.
@@ -185,13 +201,14 @@ impl Engine {
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the
-    /// bytes of an open like `request`. Undone by [`detach`](Self::detach).
+    /// bytes of an open like `request`. Undone by [`detach`](Self::detach). Somebody else's lease refuses writers.
     pub(super) async fn attach(
         &self,
         ino: Ino,
         request: Option<OpenRequest>,
         permit: &OpenPermit,
-    ) -> Result<(Arc<OpenFile>, Route)> {
+        take_lease: TakeLease,
+    ) -> Result<Attached> {
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else {
@@ -199,24 +216,41 @@ impl Engine {
             let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
             let place = Place { store, at: None, info: None, mtime: now(), now: now() };
-            return self.routed(file, request, false, place, permit);
+            let (file, route) = self.routed(file, request, false, place, permit)?;
+            return Ok(Attached { file, route, lease: None });
         };
-        let blob = store.find(at)?.blob.ok_or(FsError::IsADirectory)?;
-        if Ino::of(blob.id) != ino {
-            return Err(FsError::Stale);
-        }
+        let (blob, content) = self.one_look(ino, at)?;
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         must_be_file(attributes.kind)?;
+        let lease = match take_lease {
+            TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
+            TakeLease::No if permit.access().contains(Access::WRITE) => {
+                self.lease_for(&blob)?;
+                None
+            }
+            TakeLease::No => None,
+        };
         let file = match self.attach_open(ino) {
-            Some(file) => file,
-            None => self.load(ino, at)?,
+            Some(file) => {
+                // What was committed elsewhere is seen by the next open, as far as nothing here gets lost.
+                if let Err(error) = file.refresh(blob.etag, || Ok(store.reader(at)?)) {
+                    tracing::debug!(ino = ino.0, %error, "an open file stays as it is");
+                }
+                file
+            }
+            None => {
+                // Before the lease was ours somebody may have written.
+                let content = content.filter(|_| lease.is_none());
+                self.load(ino, content.map_or_else(|| store.reader(at), Ok)?)
+            }
         };
         self.nodes.hold(ino, *parent, segment);
-        let (etag, mtime) = (blob.etag, attributes.mtime);
+        // Not the version that the store has by now: the one whose bytes this open is going to see.
+        let (etag, mtime) = (file.base().etag, attributes.mtime);
         let info = Committing { engine: self, ino, blob };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
-        Ok((file, self.note_cache(ino, etag, route)))
+        Ok(Attached { file, route: self.note_cache(ino, etag, route), lease })
     }
 
     fn routed(
@@ -241,11 +275,32 @@ impl Engine {
         }
     }
 
-    fn load(&self, ino: Ino, at: &BlobPath) -> Result<Arc<OpenFile>> {
-        let reader = self.local()?.reader(at)?;
-        let file = Arc::new(OpenFile::new(ino, Content::Clean(reader)));
+    /// What an open begins with: the blob and, if nobody has it open, its content. Both from one look at the store,
+    /// because others may change it between two.
+    fn one_look(&self, ino: Ino, at: &BlobPath) -> Result<(Arc<BlobProperties>, Option<ContentReader>)> {
+        let store = self.local()?;
+        let (blob, content) = if self.open_file(ino).is_some() {
+            (store.find(at)?.blob, None)
+        } else {
+            match store.reader(at) {
+                Ok(reader) => (Some(Arc::clone(reader.properties())), Some(reader)),
+                Err(StoreError::BlobNotFound(_)) => (None, None),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        match blob {
+            Some(blob) if Ino::of(blob.id) == ino => Ok((blob, content)),
+            None if store.find(at)?.prefix.is_some() => Err(FsError::IsADirectory),
+            // The path leads elsewhere, or nowhere: whoever came by it looks it up again.
+            Some(_) | None => Err(FsError::Stale),
+        }
+    }
+
+    fn load(&self, ino: Ino, reader: ContentReader) -> Arc<OpenFile> {
+        let base = Arc::clone(reader.properties());
+        let file = Arc::new(OpenFile::new(ino, Content::Clean(reader), base));
         self.files.lock().insert(ino, Arc::clone(&file));
-        Ok(file)
+        file
     }
 
     fn attach_open(&self, ino: Ino) -> Option<Arc<OpenFile>> {
@@ -282,6 +337,21 @@ fn must_be_file(kind: Kind) -> Result<()> {
         Kind::Directory => Err(FsError::IsADirectory),
         Kind::Symlink | Kind::Fifo | Kind::Socket => Err(FsError::Invalid("not a regular file")),
     }
+}
+
+/// Whether an open takes the blob's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TakeLease {
+    Yes,
+    No,
+}
+
+/// One more use of a file.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) route: Route,
+    pub(super) lease: Option<LeaseHold>,
 }
 
 enum Created {

@@ -53,6 +53,9 @@ impl Engine {
 
     /// Closes an open from outside: what was written through it is committed, its claims are free at once, and its
     /// program gets errors from then on.
+    ///
+    /// Where the kernel moves the bytes itself, reads and writes of the program go on to reach the local file until it
+    /// closes; but its fsync and close fail, and nothing is committed for it any more.
     pub async fn close_handle(&self, open: OpenId) -> Result<()> {
         let handle = self.handles.peek(HandleId(open.0))?;
         if !handle.revoke() {
@@ -60,11 +63,16 @@ impl Engine {
         }
         let committed = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
         let ino = handle.file.ino();
+        handle.file.cut_off();
         let closing = handle.permit.close();
         self.range_waits.closed(&self.gate, ino, open);
         if let Closing::Remove(permit) = closing {
             self.finish_remove(ino, permit).await?;
         }
+        handle.set_lease(None);
+        self.settle_lease(ino).await;
+        // Its program must not go on reading what the kernel remembers.
+        self.forget_content(ino);
         tracing::info!(ino = ino.0, open = open.0, "a handle was closed from outside");
         committed
     }

@@ -175,10 +175,9 @@ impl Engine {
         let names = std::str::from_utf8(&body).unwrap_or_default().split(NAME_END);
         for name in names.filter_map(|name| BlobName::new(name).ok()) {
             let at = self.at(name);
-            let found = self.local()?.find(&at)?.blob;
-            if found.is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
-                self.keep_parent(&at).await?;
-                self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await?;
+            let found = self.local()?.find(&at)?;
+            if found.blob.as_ref().is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
+                self.delete_blob(&at, &found).await?;
                 crash_point("finish_old_remove_after_delete");
                 tracing::info!(blob = %at, started = now().0, "finished a pending remove");
             }

@@ -127,6 +127,9 @@ impl Engine {
             return Err(FsError::Invalid("a directory cannot be moved into itself"));
         }
         let from_at = self.at(self.nodes.child_name(from_dir, from)?);
+        for side in [Some(&source), target.as_ref()].into_iter().flatten() {
+            self.beside_leases(&side.found)?;
+        }
         self.keep_parent(&from_at).await?;
         if source.kind == Kind::Directory {
             self.announce_move(&from_at, &to_at).await?;

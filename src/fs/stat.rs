@@ -7,12 +7,14 @@ use crate::store::{BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
+use super::file::OpenFile;
 use super::gate::Claim;
 use super::handles::HandleId;
 use super::holders::Holder;
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::{Ino, ROOT};
+use super::open::{Attached, TakeLease};
 use super::place::Guarded;
 use super::{Engine, now};
 
@@ -91,7 +93,19 @@ impl Engine {
         }
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
         let found = self.local()?.find(&self.at(name))?;
-        self.stat_found(ino, &found)
+        let there = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).map(Ino::of);
+        match self.open_file(ino) {
+            // Others removed or replaced it; whoever has it open still has it.
+            Some(file) if there != Some(ino) => self.stat_replaced(ino, &file),
+            None if there.is_some_and(|there| there != ino) => Err(FsError::Stale),
+            Some(_) | None => self.stat_found(ino, &found),
+        }
+    }
+
+    fn stat_replaced(&self, ino: Ino, file: &OpenFile) -> Result<Stat> {
+        let base = file.base();
+        let stat = self.file_stat(ino, &base, Attributes::of_blob(&base, self.config.owner))?;
+        Ok(Stat { links: 0, ..stat })
     }
 
     pub(super) async fn stat_root(&self) -> Result<Stat> {
@@ -216,7 +230,7 @@ impl Engine {
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
         let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
-        let (file, _) = self.attach(ino, None, &permit).await?;
+        let Attached { file, .. } = self.attach(ino, None, &permit, TakeLease::No).await?;
         let done = async {
             self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
@@ -286,6 +300,9 @@ impl Engine {
     pub(super) fn note_version(&self, ino: Ino, old: &BlobProperties, new: &Arc<BlobProperties>) {
         if self.nodes.cached(ino) == Some(old.etag) {
             self.nodes.set_cached(ino, Some(new.etag));
+        }
+        if let Some(file) = self.open_file(ino) {
+            file.rebase(old.etag, new);
         }
     }
 

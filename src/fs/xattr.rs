@@ -131,16 +131,18 @@ impl Engine {
         attributes: &Attributes,
     ) -> Result<()> {
         attributes.write_to(&mut metadata);
-        let always = Preconditions::default();
         match blob {
             Some(blob) => {
-                let done = self.local()?.set_metadata(at, metadata, &always)?;
+                // Onto the version that was read, or what somebody else changed meanwhile would get lost.
+                let lease = self.lease_for(blob)?;
+                let conditions = Preconditions { lease, ..Preconditions::if_version(blob.etag) };
+                let done = self.local()?.set_metadata(at, metadata, &conditions)?;
                 self.note_version(ino, blob, &done);
             }
             // A directory without a marker gets one now.
             None => {
                 let new = NewContent { metadata, ..NewContent::default() };
-                self.store.put_blob(at, Bytes::new().into(), new, &always).await?;
+                self.store.put_blob(at, Bytes::new().into(), new, &Preconditions::default()).await?;
             }
         }
         Ok(())

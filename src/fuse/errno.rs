@@ -17,7 +17,7 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::Reserved | FsError::NotPermitted(_) => Errno::EPERM,
         FsError::BadAccess | FsError::BadHandle => Errno::EBADF,
         // As the Linux SMB client reports both of them.
-        FsError::SharingViolation | FsError::DeletePending => Errno::EBUSY,
+        FsError::SharingViolation | FsError::DeletePending | FsError::Leased(_) => Errno::EBUSY,
         FsError::RangeLocked => Errno::EAGAIN,
         FsError::Deadlock => Errno::EDEADLK,
         FsError::Interrupted => Errno::EINTR,
@@ -28,6 +28,6 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::AttributesTooLarge | FsError::NoSpace => Errno::ENOSPC,
         FsError::NotSupported(_) => Errno::EOPNOTSUPP,
         FsError::Stale => Errno::ESTALE,
-        FsError::Revoked | FsError::Io(_) => Errno::EIO,
+        FsError::Revoked | FsError::LeaseLost | FsError::Io(_) => Errno::EIO,
     }
 }

@@ -18,6 +18,8 @@ const WAITING_MAX: usize = 4096;
 enum Stale {
     /// The attributes of an inode.
     Attributes(Ino),
+    /// The pages and attributes of an inode.
+    Content(Ino),
     /// A name. Told when it is done.
     Name(HiddenName, oneshot::Sender<()>),
 }
@@ -43,6 +45,17 @@ impl Announcer {
         let _ = self.0.try_send(Stale::Attributes(ino));
     }
 
+    /// A way to say that pages must not be used any more. It does not keep the other end listening.
+    pub(super) fn content_forgetter(&self) -> impl Fn(Ino) + Send + Sync + 'static {
+        let weak = self.0.downgrade();
+        move |ino| {
+            // Gone when the mount is ending; full when thousands were announced just now.
+            if let Some(sender) = weak.upgrade() {
+                let _ = sender.try_send(Stale::Content(ino));
+            }
+        }
+    }
+
     /// The name leads nowhere now. Returns when the kernel knows.
     pub(super) async fn name(&self, hidden: HiddenName) {
         let (done, told) = oneshot::channel();
@@ -59,6 +72,8 @@ impl Announcements {
             let told = match &stale {
                 // A negative offset means the attributes alone.
                 Stale::Attributes(ino) => notifier.inval_inode(INodeNo(ino.0), -1, 0),
+                // No length means to the end.
+                Stale::Content(ino) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
                 Stale::Name(HiddenName { parent, name }, _) => {
                     notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name.file_name()))
                 }

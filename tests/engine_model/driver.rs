@@ -7,6 +7,7 @@ use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
 use leasefs::fs::policy::SharePolicies;
+use leasefs::fs::strategy::Fencing;
 use leasefs::fs::{
     AttributeChange, Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, Kind,
     OpenRequest, Opened, RenameRule, Route, Zeroing,
@@ -88,6 +89,7 @@ impl World {
             passthrough: self.passthrough,
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::default(),
+            fencing: Fencing::default(),
             mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();

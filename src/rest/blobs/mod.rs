@@ -2,8 +2,8 @@
 //!
 //! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
 //! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
-//! answer. The store answers a change when it would survive a power loss, so this service does too. [`failure`] has
-//! the one match from the store's errors to status and code.
+//! answer. The store is a *durable* user of its data: a change is answered only when it would survive a power loss.
+//! [`failure`] has the one match from the store's errors to status and code.
 //!
 //! Handlers must never judge a condition or a lease themselves.
 
@@ -272,7 +272,7 @@ impl Protocol for BlobService {
             Err(failure) => {
                 let unfit = check_framing(&head).is_err();
                 if !unfit {
-                    body.drain().await;
+                    body.drain();
                 }
                 let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(self.now()));
                 if unfit {

@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn conditions_compare_and_combine() {
-        let blob = tags(&[("project", "x"), ("year", "2026"), ("it's", "a'b")]);
+        let blob = tags(&[("project", "x"), ("year", "2026"), ("a b", "c:d")]);
         let holds = |text: &str| TagExpression::condition(text).unwrap().holds("c", &blob);
         for yes in [
             "\"project\" = 'x'",
@@ -353,7 +353,7 @@ mod tests {
             "project = 'y' OR year < '2027'",
             "project = 'x' and (year = '1' or year <> '2')",
             "missing <> 'v'",
-            "\"it's\" = 'a''b'",
+            "\"a b\" = 'c:d' AND project <> 'it''s'",
             "year > '2025' AND year <= '2026'",
         ] {
             assert!(holds(yes), "{yes}");

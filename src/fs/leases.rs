@@ -1,0 +1,173 @@
+//! The engine's side of leases: who takes one, who may write beside one, and what happens when one is lost.
+
+use std::sync::{Arc, Weak};
+
+use futures_util::stream::{self, StreamExt};
+
+use crate::share::lease::{Lease, LeaseId};
+use crate::store::{BlobPath, BlobProperties, Found, Preconditions};
+
+use super::error::{FsError, Result};
+use super::file::Fenced;
+use super::gate::Claim;
+use super::handles::Handle;
+use super::lease_keeper::{LeaseHold, LeaseInfo, LeaseKeeper, Renewal, leased};
+use super::nodes::Ino;
+use super::place::Guarded;
+use super::{Engine, now};
+
+/// So many leases are renewed at the same time.
+const RENEWALS_AT_ONCE: usize = 8;
+
+/// The task that renews leases. Ends with the engine.
+#[derive(Debug)]
+pub(super) struct LeaseTask(tokio::task::AbortHandle);
+
+impl LeaseTask {
+    /// Looks after the leases of `keeper` as long as the engine is there.
+    pub(super) fn start(engine: Weak<Engine>, keeper: Arc<LeaseKeeper>) -> Self {
+        let task = tokio::spawn(async move {
+            loop {
+                let due = keeper.due().await;
+                let Some(engine) = engine.upgrade() else { return };
+                stream::iter(due).for_each_concurrent(RENEWALS_AT_ONCE, |ino| engine.tend_lease(ino)).await;
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
+
+impl Drop for LeaseTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Engine {
+    /// One use of the lease on `ino` for as long as the answer lives; nothing if the file has no name, and with it no
+    /// blob. For callers that hold no guard; they let [`settle_lease`](Self::settle_lease) follow the drop.
+    pub(super) async fn hold_lease(&self, ino: Ino) -> Result<Option<LeaseHold>> {
+        let _tree = self.guards.tree().await;
+        match &self.guard_name(ino).await? {
+            Some(Guarded { at, .. }) => self.leases.acquire(ino, at, now()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Gives the lease on `ino` back if its last use is gone.
+    pub(super) async fn settle_lease(&self, ino: Ino) {
+        if self.leases.is_unused(ino) {
+            self.tend_lease(ino).await;
+        }
+    }
+
+    /// Takes the lease that a handle with this claim has to hold, or gives back the one it needs no longer.
+    pub(super) async fn fit_lease(&self, handle: &Handle, claim: Claim) -> Result<()> {
+        let ino = handle.file.ino();
+        let wanted = self.config.fencing.concurrency.takes_lease(claim);
+        match (wanted, handle.has_lease()) {
+            (true, false) => handle.set_lease(self.hold_lease(ino).await?),
+            (false, true) => {
+                handle.set_lease(None);
+                self.settle_lease(ino).await;
+            }
+            (true, true) | (false, false) => {}
+        }
+        Ok(())
+    }
+
+    /// The lease id that a change of this blob must give. Refuses if somebody else holds the lease.
+    pub(super) fn lease_for(&self, blob: &BlobProperties) -> Result<Option<LeaseId>> {
+        if blob.lease == Lease::default() {
+            // Nearly always, and without looking at the clock.
+            return Ok(None);
+        }
+        let now = now();
+        let Some(holder) = blob.lease.holder(now) else { return Ok(None) };
+        let ours = self.leases.id(Ino::of(blob.id)) == Some(holder) || self.leases.is_left_over(holder);
+        if ours { Ok(Some(holder)) } else { Err(leased(&blob.lease, now)) }
+    }
+
+    /// The conditions of a change that only a stranger's lease forbids.
+    pub(super) fn beside_leases(&self, found: &Found) -> Result<Preconditions> {
+        let lease = found.blob.as_deref().map(|blob| self.lease_for(blob)).transpose()?.flatten();
+        Ok(Preconditions { lease, ..Preconditions::default() })
+    }
+
+    /// What a commit on top of `base` says to a store that has `current`, so that it is refused if it comes too late.
+    pub(super) fn fence(&self, ino: Ino, base: &BlobProperties, current: &BlobProperties) -> Preconditions {
+        let version = if self.config.fencing.concurrency.checks_version() {
+            Preconditions::if_version(base.etag)
+        } else {
+            Preconditions::default()
+        };
+        let lease = self.leases.id(ino).or_else(|| self.lease_for(current).ok().flatten());
+        Preconditions { lease, ..version }
+    }
+
+    /// Renews a lease, or gives it back.
+    async fn tend_lease(&self, ino: Ino) {
+        let _tree = self.guards.tree().await;
+        let Ok(Some(guarded)) = self.guard_name(ino).await else {
+            // The lease went with the blob.
+            return self.leases.forget(ino);
+        };
+        if self.leases.is_unused(ino) {
+            return self.leases.give_back(ino, Some(&guarded.at)).await;
+        }
+        match self.leases.renew(ino, &guarded.at).await {
+            Renewal::Held => {}
+            Renewal::Unknown => {
+                tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet");
+            }
+            Renewal::Lost => self.lease_lost(ino, &guarded).await,
+        }
+    }
+
+    /// Stops the writes to a file whose lease is gone, and keeps what was written.
+    async fn lease_lost(&self, ino: Ino, guarded: &Guarded<'_>) {
+        tracing::warn!(ino = ino.0, at = %guarded.at, "the lease was lost; writes to the file fail from now on");
+        if let Some(file) = self.open_file(ino) {
+            // Whoever writes learns it from the next call; here it is enough that nothing is lost.
+            drop(self.set_aside(&file, guarded, Fenced::LeaseLost).await);
+        }
+    }
+
+    /// Whether the lease of `ino`, which the store just refused, is ours after all: it ran out, and nobody wrote.
+    pub(super) async fn lease_revived(&self, ino: Ino, at: &BlobPath) -> bool {
+        self.leases.renew(ino, at).await == Renewal::Held
+    }
+
+    /// All leases that are held, for status.
+    pub fn lease_list(&self) -> Vec<LeaseInfo> {
+        self.leases.list()
+    }
+
+    /// How many leases were lost since the start.
+    pub fn leases_lost(&self) -> u64 {
+        self.leases.lost()
+    }
+
+    /// Gives all leases back. For the end: nothing is written afterwards.
+    pub async fn release_leases(&self) {
+        for ino in self.leases.abandon_all() {
+            self.tend_lease(ino).await;
+        }
+    }
+
+    /// Takes what others committed to an open file that nobody here is changing; says whether there was anything.
+    ///
+    /// Not while the kernel serves the file: its programs have the old version until they close it.
+    pub async fn revalidate(&self, ino: Ino) -> Result<bool> {
+        let Some(file) = self.open_file(ino) else { return Ok(false) };
+        let _tree = self.guards.tree().await;
+        let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else { return Ok(false) };
+        let store = self.local()?;
+        let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
+        let changed = file.refresh(blob.etag, || Ok(store.reader(at)?))?;
+        if changed {
+            self.nodes.set_cached(ino, None);
+        }
+        Ok(changed)
+    }
+}
