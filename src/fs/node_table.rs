@@ -98,6 +98,13 @@ impl NodeTable {
         page.binary_search_by_key(&low, |node| node.low).ok().map(|at| &mut page[at])
     }
 
+    /// All of them, in no particular order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Node)> {
+        self.pages.iter().flat_map(|(&page, nodes)| {
+            nodes.iter().map(move |node| (Ino(page << u8::BITS | u64::from(node.low)), node))
+        })
+    }
+
     /// The node of `ino`, which is put in at this place if it is not known yet.
     pub(super) fn get_or_insert(&mut self, ino: Ino, parent: Ino, segment: &Segment) -> &mut Node {
         let (number, low) = split(ino);
@@ -153,6 +160,8 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
+            let numbers: BTreeMap<u64, u64> = table.iter().map(|(ino, node)| (ino.0, node.parent.0)).collect();
+            prop_assert_eq!(&numbers, &model);
             for number in 0..700 {
                 let found = table.get(Ino(number)).map(|node| node.parent.0);
                 prop_assert_eq!(found, model.get(&number).copied());

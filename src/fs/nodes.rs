@@ -207,8 +207,11 @@ impl Nodes {
 
     /// All numbers in use and where they are; nothing for the root and what has no name.
     pub fn all(&self) -> Vec<(Ino, Option<(Ino, Segment)>)> {
-        let place = |node: &Node| (!node.nameless).then(|| (node.parent, node.segment.clone()));
-        self.map.read().iter().map(|(ino, node)| (*ino, place(node))).collect()
+        let table = self.table.read();
+        let place = |ino, node: &Node| {
+            (!table.nameless.contains_key(&ino)).then(|| (node.parent, node.segment.clone()))
+        };
+        table.nodes.iter().map(|(ino, node)| (ino, place(ino, node))).collect()
     }
 
     /// How many numbers are in use.
