@@ -93,6 +93,6 @@ if [[ $what == blob-quick ]]; then
     cat "$BASE/table.md"
 fi
 if [[ $what == blob || $what == all ]]; then
-    bench_blob 2 3
+    bench_blob 1.5 3
     publish blob
 fi

@@ -86,6 +86,14 @@ impl NodeTable {
         self.len
     }
 
+    /// All nodes, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Node)> {
+        let number = |page: u64, node: &Node| Ino(page << u8::BITS | u64::from(node.low));
+        self.pages
+            .iter()
+            .flat_map(move |(page, nodes)| nodes.iter().map(move |node| (number(*page, node), node)))
+    }
+
     pub(super) fn get(&self, ino: Ino) -> Option<&Node> {
         let (page, low) = split(ino);
         let page = self.pages.get(&page)?;
@@ -96,13 +104,6 @@ impl NodeTable {
         let (page, low) = split(ino);
         let page = self.pages.get_mut(&page)?;
         page.binary_search_by_key(&low, |node| node.low).ok().map(|at| &mut page[at])
-    }
-
-    /// All of them, in no particular order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Node)> {
-        self.pages.iter().flat_map(|(&page, nodes)| {
-            nodes.iter().map(move |node| (Ino(page << u8::BITS | u64::from(node.low)), node))
-        })
     }
 
     /// The node of `ino`, which is put in at this place if it is not known yet.

@@ -208,10 +208,8 @@ impl Nodes {
     /// All numbers in use and where they are; nothing for the root and what has no name.
     pub fn all(&self) -> Vec<(Ino, Option<(Ino, Segment)>)> {
         let table = self.table.read();
-        let place = |ino, node: &Node| {
-            (!table.nameless.contains_key(&ino)).then(|| (node.parent, node.segment.clone()))
-        };
-        table.nodes.iter().map(|(ino, node)| (ino, place(ino, node))).collect()
+        let place = |ino: Ino| table.named(ino).map(|node| (node.parent, node.segment.clone()));
+        table.nodes.iter().map(|(ino, _)| (ino, place(ino))).collect()
     }
 
     /// How many numbers are in use.
