@@ -87,7 +87,7 @@ seen 1 sleep
 try 0 '' 'rm plan.txt'
 try 0 '' 'ls'
 try 1 'Device or resource busy' 'cat plan.txt'
-try 75 'is delete pending' 'leasefs open --access r plan.txt -- cat'
+try 75 'leasefs undelete' 'leasefs open --access r plan.txt -- cat {}'
 try 0 'delete pending: 1' 'leasefs status plan.txt'
 
 tell "It can be brought back ..."
@@ -105,13 +105,13 @@ hold 'flock plan.txt sleep 300'
 seen 1 'exclusive  held'
 try 1 '' 'flock --nonblock plan.txt true'
 hold 'flock plan.txt true'
-seen 1 'waiting'
+seen 1 'exclusive  waiting'
 try 0 '1 held, 1 waiting' 'leasefs status plan.txt'
 
 tell "Somebody hangs, and the file is needed: take the open away from it."
 id=$(leasefs status --json plan.txt | grep -o '"opens":\[{"id":[0-9]*' | grep -o '[0-9]*$')
 try 0 'is closed' "leasefs close-handle . $id"
-seen 0 'waiting'
+seen 0 'exclusive  waiting'
 try 0 '' 'flock --nonblock plan.txt true'
 
 printf '\neverything came out as told\n'

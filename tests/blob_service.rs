@@ -14,6 +14,8 @@ mod access;
 mod crowd;
 #[path = "blob_service/framing.rs"]
 mod framing;
+#[path = "blob_service/hammer.rs"]
+mod hammer;
 #[path = "blob_service/life.rs"]
 mod life;
 #[path = "blob_service/limits.rs"]

@@ -43,6 +43,7 @@ async fn start() -> Both {
         owner: DefaultOwner { uid: 0, gid: 0 },
         policies: SharePolicies::default(),
         fencing: Fencing::default(),
+        mandatory_locks: false,
     };
     let other = store.durable_user();
     let engine = Engine::start(store, share(), config).await.unwrap();
@@ -103,6 +104,7 @@ fn told(watch: &mut Watch, wanted: &Outdated) -> Vec<Outdated> {
     while !all.contains(wanted) {
         assert!(started.elapsed() < LIMIT, "{wanted:?} is not among {all:?}");
         all.extend(watch.next(Duration::from_millis(100)).unwrap());
+        watch.done();
     }
     all
 }

@@ -72,12 +72,16 @@ fn take(args: &OpenArgs) -> Result<File, CliError> {
 fn refusal(path: &Path, holders: &Holders, waited: Duration) -> String {
     let path = text::printable(&path.display().to_string());
     let who = holders.describe();
-    if waited.is_zero() {
-        format!("{path} {who}; wait for it with --wait SECONDS, or look again: leasefs status {path}")
-    } else {
-        let seconds = waited.as_secs_f64();
-        format!("{path} {who}, still after {seconds} s; look again: leasefs status {path}")
-    }
+    let still = match waited.as_secs_f64() {
+        0.0 => String::new(),
+        seconds => format!(", still after {seconds} s"),
+    };
+    let advice = match holders {
+        Holders::DeletePending => format!("bring it back: leasefs undelete {path}"),
+        _ if waited.is_zero() => format!("wait for it with --wait SECONDS, or see: leasefs status {path}"),
+        Holders::Opens(_) | Holders::Unknown => format!("see: leasefs status {path}"),
+    };
+    format!("{path} {who}{still}; {advice}")
 }
 
 /// Lets the command inherit the descriptor; its number.

@@ -63,7 +63,7 @@ use tokio::sync::Notify;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, Lag, LocalStore, Metadata, PublicAccess, StoreError,
 };
 
 use attributes::DefaultOwner;
@@ -126,6 +126,8 @@ pub struct Engine {
     share: ContainerName,
     /// The store's number of the share's root.
     root: u64,
+    /// How far the watcher of the store is behind, if there is one.
+    lag: OnceLock<Arc<Lag>>,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -179,6 +181,7 @@ impl Engine {
             store,
             share,
             root,
+            lag: OnceLock::new(),
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),

@@ -86,6 +86,14 @@ impl NodeTable {
         self.len
     }
 
+    /// All nodes, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &Node)> {
+        let number = |page: u64, node: &Node| Ino(page << u8::BITS | u64::from(node.low));
+        self.pages
+            .iter()
+            .flat_map(move |(page, nodes)| nodes.iter().map(move |node| (number(*page, node), node)))
+    }
+
     pub(super) fn get(&self, ino: Ino) -> Option<&Node> {
         let (page, low) = split(ino);
         let page = self.pages.get(&page)?;

@@ -207,8 +207,9 @@ impl Nodes {
 
     /// All numbers in use and where they are; nothing for the root and what has no name.
     pub fn all(&self) -> Vec<(Ino, Option<(Ino, Segment)>)> {
-        let place = |node: &Node| (!node.nameless).then(|| (node.parent, node.segment.clone()));
-        self.map.read().iter().map(|(ino, node)| (*ino, place(node))).collect()
+        let table = self.table.read();
+        let place = |ino: Ino| table.named(ino).map(|node| (node.parent, node.segment.clone()));
+        table.nodes.iter().map(|(ino, _)| (ino, place(ino))).collect()
     }
 
     /// How many numbers are in use.

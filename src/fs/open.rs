@@ -85,6 +85,10 @@ impl Engine {
         let Attached { file, route, lease } = self.attach(ino, Some(request), &permit, lease).await?;
         let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
+        if matches!(route, Route::Engine { keep_cache: false }) {
+            // The kernel may still know the size of another version, and would cut what it reads.
+            self.catch_up().await;
+        }
         Ok(Opened { handle, route })
     }
 

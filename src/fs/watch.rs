@@ -44,7 +44,17 @@ impl std::fmt::Debug for Watch {
 impl Engine {
     /// Starts to watch the store: what others change from now on is told.
     pub fn watch(&self) -> Result<Watch> {
-        Ok(Watch { engine: Weak::clone(&self.this), feed: self.local()?.changes(), root: self.root })
+        let feed = self.local()?.changes();
+        // A second watcher of the same engine would not be waited for; there is one mount.
+        let _ = self.lag.set(feed.lag());
+        Ok(Watch { engine: Weak::clone(&self.this), feed, root: self.root })
+    }
+
+    /// Waits until the watcher has dealt with everything that others have changed so far, if somebody watches.
+    pub(super) async fn catch_up(&self) {
+        if let Some(lag) = self.lag.get() {
+            lag.caught_up().await;
+        }
     }
 }
 
@@ -61,6 +71,11 @@ impl Watch {
             engine.guards.changed_by_others();
         }
         Some(outdated)
+    }
+
+    /// What was answered last is no longer remembered by anybody.
+    pub fn done(&mut self) {
+        self.feed.handled();
     }
 
     fn judge(&self, engine: &Arc<Engine>, event: ChangeEvent, outdated: &mut Vec<Outdated>) {

@@ -75,10 +75,11 @@ pub(super) fn start(
     let run = move || {
         while !ended() {
             let Some(outdated) = watch.next(LOOK_EVERY) else { return };
+            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
+            watch.done();
             if outdated.is_empty() {
                 continue;
             }
-            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
             requests.wait_for_all();
             outdated.iter().for_each(|outdated| tell(&notifier, outdated));
         }

@@ -29,7 +29,7 @@ pub use api::{
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
 pub use body::{BlobBody, Upload};
-pub use changes::{ChangeEvent, ChangeFeed};
+pub use changes::{ChangeEvent, ChangeFeed, Lag};
 pub use conditions::{EtagMatch, Preconditions, TagExpression};
 pub use container::{ContainerAcl, ContainerProperties, POLICIES_MAX, PublicAccess, StoredPolicy};
 pub use crash::crash_point;

@@ -10,13 +10,13 @@ use crate::rig::{PATIENCE, exchange, signed};
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
 
 /// A port that nobody has right now.
-fn free_addr() -> SocketAddr {
+pub fn free_addr() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// The kernel is told a moment after the client is answered.
 #[track_caller]
-fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
+pub fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
     let place = std::panic::Location::caller();
     async move {
         let deadline = Instant::now() + PATIENCE;

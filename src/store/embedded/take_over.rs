@@ -19,9 +19,9 @@ const CHUNK: usize = 1 << 20;
 impl EmbeddedStore {
     pub(super) fn blob_take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch> {
         let number = only_file(reader)?;
-        // What is appended to an append blob goes into the same file, and a copy may need it after the blob is gone.
-        let appendable = reader.properties().kind == BlobKind::Append;
-        if appendable || (at.is_none() && self.reference_count(number)? > 0) {
+        // Appends go into the same file, pages are found by a map, and a copy may need the file after the blob is gone.
+        let other_kind = reader.properties().kind != BlobKind::Block;
+        if other_kind || (at.is_none() && self.reference_count(number)? > 0) {
             return self.copy_of(reader);
         }
         let path = self.files.path(number);
