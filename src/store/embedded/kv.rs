@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
 use parking_lot::RwLock;
 
 use crate::store::StoreError;
+
+use super::journal::Journal;
 
 /// How long a reopen waits for running listings to let go of the old handle.
 const REOPEN_WAIT: Duration = Duration::from_secs(10);
@@ -85,15 +87,19 @@ impl From<KvError> for StoreError {
     }
 }
 
+impl From<io::Error> for KvError {
+    fn from(source: io::Error) -> Self {
+        match StoreError::io("", source) {
+            StoreError::Io { source, .. } => KvError::Io(source),
+            _ => KvError::Full,
+        }
+    }
+}
+
 impl From<fjall::Error> for KvError {
     fn from(error: fjall::Error) -> Self {
         match error {
-            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
-                match StoreError::io("", source) {
-                    StoreError::Io { source, .. } => KvError::Io(source),
-                    _ => KvError::Full,
-                }
-            }
+            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => source.into(),
             fjall::Error::Locked => KvError::InUse,
             fjall::Error::Poisoned => KvError::Io(io::Error::other("an earlier write failed")),
             other => KvError::Damaged(format!("{other:?}")),
@@ -187,6 +193,7 @@ fn space_options(space: Space, memtable: u64) -> KeyspaceCreateOptions {
 /// The database.
 pub(super) struct Kv {
     path: PathBuf,
+    journal: Journal,
     options: KvOptions,
     /// Empty only after a reopen failed; the next use tries again.
     state: RwLock<Option<Arc<Handles>>>,
@@ -206,6 +213,7 @@ impl Kv {
         let handles = Handles::open(path, options)?;
         Ok(Self {
             path: path.to_owned(),
+            journal: Journal::new(path),
             options,
             state: RwLock::new(Some(Arc::new(handles))),
             reopened: AtomicU64::new(0),
@@ -268,7 +276,8 @@ impl Kv {
     /// Makes every batch committed so far survive a power loss.
     pub(super) fn sync(&self) -> Result<(), KvError> {
         let covered = self.committed.load(Ordering::Acquire);
-        let result = self.with(|handles| Ok(handles.db.persist(PersistMode::SyncData)?));
+        // The handles are held so that nobody opens the database anew meanwhile.
+        let result = self.with(|_| self.journal.sync().map_err(KvError::from));
         result.inspect_err(|error| self.start_over(error))?;
         self.synced.fetch_max(covered, Ordering::AcqRel);
         Ok(())
@@ -316,6 +325,7 @@ impl Kv {
             return Err(closed());
         }
         wait_for_others(state.take());
+        self.journal.forget();
         self.reopened.fetch_add(1, Ordering::Relaxed);
         *state = Some(Arc::new(Handles::open(&self.path, self.options)?));
         Ok(())

@@ -20,6 +20,7 @@ mod containers;
 mod content;
 mod copy;
 mod extents;
+mod journal;
 mod keeper;
 mod kv;
 mod leases;
