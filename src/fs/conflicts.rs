@@ -4,6 +4,7 @@
 //! their content; every flush, fsync and close of a writer fails until the file has been closed by all.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::share::Moment;
 use crate::store::{BlobPath, Preconditions};
@@ -15,7 +16,6 @@ use super::names::{NAME_BYTES_MAX, Segment};
 use super::nodes::{Ino, ROOT};
 use super::place::Guarded;
 use super::{Engine, now};
-use std::sync::atomic::Ordering;
 
 /// So many copies of one name within one second get names of their own.
 const SAME_SECOND_MAX: usize = 1000;

@@ -72,12 +72,17 @@ type Performing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 pub trait ServedStore: BlobStore + LocalStore {}
 impl<S: BlobStore + LocalStore> ServedStore for S {}
 
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
+
 /// The Blob protocol over one store.
 pub struct BlobService {
     store: Arc<dyn ServedStore>,
     accounts: Accounts,
     copy_sources: CopySources,
     settings: Settings,
+    /// The time: of this machine, unless a test moves it together with the store's.
+    clock: Clock,
     /// Numbers requests; starts at random so that ids of two runs differ.
     requests: AtomicU64,
     run: u64,
@@ -98,9 +103,22 @@ impl BlobService {
             accounts,
             copy_sources,
             settings: Settings::default(),
+            clock: Arc::new(now),
             requests: AtomicU64::new(0),
             run,
         }
+    }
+
+    /// With another clock, which must be the store's too.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What time it is.
+    fn now(&self) -> Moment {
+        (self.clock)()
     }
 
     /// An id that no other request has, in the form of a GUID.
@@ -144,7 +162,7 @@ impl BlobService {
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
         let rights = self.authorize(head, &query, &target, &operation, caller).await?;
         refuse_secondary_writes(&target, &operation)?;
-        let call = Call { head, query, target, version, body, now: now(), caller, rights };
+        let call = Call { head, query, target, version, body, now: self.now(), caller, rights };
         Ok((call, operation))
     }
 
@@ -259,7 +277,7 @@ impl Protocol for BlobService {
                 if !unfit {
                     body.drain();
                 }
-                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(now()));
+                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(self.now()));
                 if unfit {
                     reply::close_after(&mut answer);
                 }
