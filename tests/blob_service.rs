@@ -24,3 +24,5 @@ mod mounted;
 mod operations;
 #[path = "blob_service/rig.rs"]
 mod rig;
+#[path = "blob_service/strategies.rs"]
+mod strategies;

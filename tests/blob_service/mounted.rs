@@ -10,7 +10,7 @@ use crate::rig::{PATIENCE, exchange, signed};
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
 
 /// A port that nobody has right now.
-fn free_addr() -> SocketAddr {
+pub fn free_addr() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
