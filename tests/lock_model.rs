@@ -57,7 +57,7 @@ fn no(error: &FsError) -> No {
         FsError::SharingViolation => No::Shared,
         FsError::DeletePending => No::Pending,
         FsError::RangeLocked => No::Locked,
-        FsError::NotPermitted(_) => No::NoDelete,
+        FsError::NotPermitted(_) => No::CannotDelete,
         FsError::Invalid(_) => No::Nameless,
         other => panic!("unexpected error {other:?}"),
     }

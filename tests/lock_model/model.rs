@@ -14,7 +14,7 @@ pub enum No {
     Shared,
     Pending,
     Locked,
-    NoDelete,
+    CannotDelete,
     Nameless,
 }
 
@@ -169,7 +169,7 @@ impl Model {
 
     pub fn mark(&mut self, n: usize, pending: bool) -> Result<(), No> {
         if self.opens[n].access & 4 == 0 {
-            return Err(No::NoDelete);
+            return Err(No::CannotDelete);
         }
         if !self.has_name(n) {
             return Err(No::Nameless);
