@@ -3,12 +3,13 @@
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListItem, ListQuery, LocalStore, Metadata,
-    NewContent, Preconditions, PublicAccess, RenameMode,
+    AppendConditions, BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ListItem, ListQuery,
+    LocalStore, Metadata, NewContent, Preconditions, PublicAccess, RenameMode, SequenceConditions,
 };
 
 fn main() {
@@ -136,6 +137,10 @@ async fn run(folder: &Path) {
         store.sync().await.expect("synced");
     }
     println!("{:<44} {:>9.2} µs", "sync, one waiter", started.elapsed().as_secs_f64() * 1e6 / 500.0);
+    for tasks in [1, 16, 64] {
+        durable_puts(&store, tasks).await;
+    }
+    append_and_pages(&store).await;
     for index in 0..10_000 {
         let name = at(&format!("wide/file{index:05}"));
         store.delete_blob(&name, DeleteSnapshots::Refuse, &none).await.expect("deleted");
@@ -150,6 +155,53 @@ async fn run(folder: &Path) {
     println!("{:<44} {:>9.2} ms", "open again", started.elapsed().as_secs_f64() * 1e3);
     println!("{:<44} {:>6} MiB", "memory, reopened", memory());
     drop(store);
+}
+
+/// Puts of 4 KiB that survive a power loss before they are answered, from so many tasks at once.
+async fn durable_puts(store: &Arc<EmbeddedStore>, tasks: usize) {
+    const PUTS: usize = 4_000;
+    let front_end = store.durable_user();
+    let started = Instant::now();
+    let work = (0..tasks).map(|task| {
+        let front_end = Arc::clone(&front_end);
+        tokio::spawn(async move {
+            for round in 0..PUTS / tasks {
+                let name = at(&format!("durable{tasks}/t{task}/f{round}"));
+                let always = Preconditions::default();
+                front_end.put_blob(&name, vec![7; 4096].into(), new(), &always).await.expect("stored");
+            }
+        })
+    });
+    for task in work.collect::<Vec<_>>() {
+        task.await.expect("a task");
+    }
+    let rate = PUTS as f64 / started.elapsed().as_secs_f64();
+    println!("{:<44} {rate:>9.0} /s", format!("durable put, 4 KiB, {tasks} at once"));
+}
+
+/// An append and a page write must cost what they write, however big the blob is.
+async fn append_and_pages(store: &Arc<EmbeddedStore>) {
+    let always = Preconditions::default();
+    let (log, disk) = (at("log"), at("disk"));
+    store.create_append_blob(&log, new(), &always).await.expect("created");
+    store.create_page_blob(&disk, 1 << 30, 0, new(), &always).await.expect("created");
+    for part in ["first", "last"] {
+        let started = Instant::now();
+        for _ in 0..5_000 {
+            let any = AppendConditions::default();
+            store.append_block(&log, vec![7; 1000].into(), any, &always).await.expect("appended");
+        }
+        let each = started.elapsed().as_secs_f64() * 1e6 / 5_000.0;
+        println!("{:<44} {each:>9.2} µs", format!("append of 1,000 B, {part} 5,000"));
+        let started = Instant::now();
+        for round in 0..5_000u64 {
+            let any = SequenceConditions::default();
+            let offset = round.wrapping_mul(7919 * 512) % (1 << 30) / 4096 * 4096;
+            store.put_pages(&disk, offset, vec![7; 4096].into(), any, &always).await.expect("written");
+        }
+        let each = started.elapsed().as_secs_f64() * 1e6 / 5_000.0;
+        println!("{:<44} {each:>9.2} µs", format!("page write of 4 KiB in 1 GiB, {part} 5,000"));
+    }
 }
 
 /// Fills a store with `count` small files (`LEASEFS_BENCH_FILES`), walks it and tells time and memory.

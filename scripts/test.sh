@@ -2,16 +2,17 @@
 # Everything that proves leasefs: installs what is missing, then checks sources, runs the tests and the mounted suites.
 # Usage: scripts/test.sh [--quick] [NAME...]
 #   no NAME   everything; --quick leaves out the long suites
-#   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), or a suite of
-#             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite), kill
+#   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), demo, or a suite of
+#             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite),
+#             contract (the store's contract over HTTP, on Azurite), kill
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
-SUITES=(shell trees git cbuild sequences editor sqlite pjdfstest fsx)
-SERVICES=(sdk azurite kill)
+SUITES=(shell trees git cbuild sequences editor sqlite locks demo pjdfstest fsx)
+SERVICES=(sdk azurite contract kill)
 LONG=(sequences editor sqlite fsx kill)
 
 quick=
@@ -19,7 +20,7 @@ names=()
 for argument in "$@"; do
     case $argument in
         --quick) quick=1 ;;
-        -*) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+        -*) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
         *)
             [[ " ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]} " == *" $argument "* ]] \
                 || fail "there is no $argument; choose from: ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]}"
@@ -96,9 +97,9 @@ done
 
 plain=
 for suite in "${SUITES[@]}"; do
-    if wanted "$suite" && [[ $suite != pjdfstest ]]; then plain+=" $suite"; fi
+    if wanted "$suite" && [[ $suite != pjdfstest && $suite != demo ]]; then plain+=" $suite"; fi
 done
-if [[ -n $plain ]] || wanted pjdfstest; then
+if [[ -n $plain ]] || wanted pjdfstest || wanted demo; then
     need fusermount3:fuse3 setfattr:attr rsync:rsync make:make gcc:gcc git:git
     [[ -e /dev/fuse ]] || fail "/dev/fuse is missing: mounted suites cannot run here"
     step "build (release)" build_release
@@ -110,6 +111,11 @@ fi
 if [[ -n $plain ]]; then
     mounted passthrough "$plain"
     mounted daemon "$plain" --no-passthrough
+fi
+if wanted demo; then
+    # It mounts a share of its own, and checks what it shows.
+    step "lock conflict demo (passthrough)" env LEASEFS="$LEASEFS" timeout 300 scripts/lock-conflict-demo.sh
+    step "lock conflict demo (daemon)" env LEASEFS="$LEASEFS" timeout 300 scripts/lock-conflict-demo.sh --no-passthrough
 fi
 if wanted pjdfstest; then
     if [[ $(id -u) == 0 ]]; then
@@ -126,6 +132,7 @@ if wanted sdk || wanted kill; then
 fi
 if wanted sdk; then step "sdk (leasefs)" timeout 600 scripts/suites/sdk.sh leasefs; fi
 if wanted azurite; then step "sdk (azurite)" timeout 600 scripts/suites/sdk.sh azurite; fi
+if wanted contract; then step "contract (azurite)" timeout 600 scripts/suites/contract.sh; fi
 if wanted kill; then step "kill -9 and power loss" timeout 600 scripts/suites/kill.sh; fi
 
 printf '\n%d passed, %d failed, %d s\n' "$passed" "${#failed[@]}" "$SECONDS"

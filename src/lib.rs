@@ -6,10 +6,11 @@
 //! * [`store`]: blobs. The [`store::BlobStore`] contract and the embedded store that keeps it.
 //! * [`fs`]: the engine. Turns blobs into files and directories; asks the rules before every open and remove.
 //! * [`fuse`]: the kernel's front end. Translates requests and errors, decides nothing.
+//! * [`rest`]: the HTTP front ends. The Blob protocol over a store; translates and decides nothing, too.
 //! * [`wire`]: what client and server of the Blob protocol say to each other, as pure text.
 //! * [`cli`]: arguments, the life of a mount, what a person sees.
 //!
-//! Dependencies point downwards only: `cli → fuse → fs → {share, store}` and `store → share`. A test
+//! Dependencies point downwards only: `cli → {fuse, rest} → fs → {share, store}` and `store → {share, wire}`. A test
 //! (`tests/tidy.rs`) reads the sources and holds that direction.
 
 pub mod cli;

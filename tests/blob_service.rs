@@ -3,7 +3,10 @@
 //! What the operations answer to a well-behaved client is tested with the official SDK (`tests/sdk`).
 
 // A test that cannot go on stops.
-#![allow(clippy::unwrap_used)]
+#![allow(unreachable_pub, clippy::unwrap_used)]
+
+#[allow(dead_code)] // Other tests use the rest.
+mod common;
 
 #[path = "blob_service/access.rs"]
 mod access;
@@ -11,6 +14,8 @@ mod access;
 mod crowd;
 #[path = "blob_service/framing.rs"]
 mod framing;
+#[path = "blob_service/hammer.rs"]
+mod hammer;
 #[path = "blob_service/life.rs"]
 mod life;
 #[path = "blob_service/limits.rs"]
@@ -21,3 +26,7 @@ mod mounted;
 mod operations;
 #[path = "blob_service/rig.rs"]
 mod rig;
+#[path = "blob_service/strategies.rs"]
+mod strategies;
+#[path = "blob_service/tls.rs"]
+mod tls;

@@ -99,6 +99,14 @@ fn wrong_usage_is_2() {
         &["mount", "--share", "Not_A_Share", "/mnt"],
         &["mount", "--log", "loud", "/mnt"],
         &["mount", ""],
+        &["open"],
+        &["open", "/mnt/file"],
+        &["open", "--access", "none", "/mnt/file", "--", "true"],
+        &["open", "--wait", "soon", "/mnt/file", "--", "true"],
+        &["status", "/mnt", "/more"],
+        &["close-handle", "/mnt"],
+        &["close-handle", "/mnt", "first"],
+        &["undelete"],
         &["umount"],
         &["umount", "--timeout", "0", "/mnt"],
         &["umount", "--timeout", "-1", "/mnt"],
@@ -110,6 +118,32 @@ fn wrong_usage_is_2() {
         assert!(!output.stderr.is_empty(), "{words:?}");
         assert_no_internals(&text(&output.stderr));
     }
+}
+
+#[test]
+fn unknown_letters_are_refused_with_those_that_are_known() {
+    let home = home();
+    for (option, letters) in [("--access", "x"), ("--access", "rr"), ("--share", "all"), ("--share", "R")] {
+        let output = run(home.path(), &["open", option, letters, "/mnt/file", "--", "true"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("r (read), w (write) and d (remove or rename)"), "{said}");
+    }
+}
+
+#[test]
+fn every_command_about_holders_has_examples() {
+    let home = home();
+    for (command, word) in [
+        ("open", "LEASEFS_FD"),
+        ("status", "docs/STATUS.md"),
+        ("close-handle", "ID"),
+        ("undelete", "delete pending"),
+    ] {
+        let help = text(&run(home.path(), &[command, "--help"]).stdout);
+        assert!(help.contains("Example") && help.contains(word), "{help}");
+    }
+    assert!(text(&run(home.path(), &["--help"]).stdout).contains("75 refused by a conflict"));
 }
 
 #[test]

@@ -9,5 +9,7 @@
 mod conflicts;
 #[path = "leases/holding.rs"]
 mod holding;
+#[path = "leases/passthrough.rs"]
+mod passthrough;
 #[path = "leases/rig.rs"]
 mod rig;

@@ -1,8 +1,7 @@
 # The Blob benchmark: leasefs serve beside Azurite, each with its defaults. Sourced by scripts/bench.sh.
 # Rows are interleaved: one workload runs on both servers before the next round starts.
 
-# blob_row ROW UNITS...: one measurement of a workload on every server, appended to RESULTS.
-# $1 row name, $2 workload, $3 connections, $4 seconds, $5 rounds
+# blob_row ROW WORKLOAD CONNECTIONS SECONDS ROUNDS: measures a workload on every server in turn, appended to RESULTS.
 blob_row() {
     local row=$1 workload=$2 connections=$3 seconds=$4 rounds=$5 round system value
     say "row: $row"
@@ -45,7 +44,7 @@ bench_blob() {
     for connections in 1 16 64; do blob_row "put_$connections" put "$connections" "$seconds" "$rounds"; done
     for connections in 1 16 64; do blob_row "get_$connections" get "$connections" "$seconds" "$rounds"; done
     blob_row head_16 head 16 "$seconds" "$rounds"
-    blob_row lease_16 lease 16 "$seconds" "$rounds"
+    for connections in 16 64; do blob_row "lease_$connections" lease "$connections" "$seconds" "$rounds"; done
     disk_row
     blob_row block block 4 "$seconds" "$rounds"
     disk_row

@@ -98,4 +98,5 @@ def main():
     print(f"\n{missed} missed.")
 
 
-main()
+if __name__ == "__main__":
+    main()

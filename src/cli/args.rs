@@ -13,15 +13,21 @@ use crate::fs::strategy::Concurrency;
 use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
 
+mod holding;
+
+pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   leasefs mount ~/share                       mount the embedded store, return when it works
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
   leasefs umount ~/share                      commit what is pending, then unmount
+  leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
+  leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
   leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.";
+Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
 const SERVE_NOTES: &str = "\
 Every answer of success means the change survives a power loss. SIGTERM and
@@ -84,6 +90,14 @@ pub(super) enum Command {
     Mount(Box<MountArgs>),
     /// Commit what is pending, then unmount; also clears a dead mount
     Umount(UmountArgs),
+    /// Hold a file with a share mode while a command runs
+    Open(OpenArgs),
+    /// Show who has which files open, range locks, leases and pending deletes
+    Status(StatusArgs),
+    /// Take an open file away from the program that holds it
+    CloseHandle(CloseHandleArgs),
+    /// Bring back a removed file that somebody still has open
+    Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
     /// Serve the embedded store's blobs over the Azure Blob protocol

@@ -10,15 +10,17 @@ use async_trait::async_trait;
 use nix::unistd::{getgid, getuid};
 
 use super::config::MountPlan;
-use super::control::Drainer;
+use super::control::{Status, Steward};
 use super::detach;
 use super::endpoint::Endpoint;
 use super::error::CliError;
+use super::overview;
 use super::processes;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
-use crate::fs::{DeleteRule, Engine, EngineConfig};
+use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
 use crate::fuse::{self, MountConfig, Mounted};
+use crate::share::OpenId;
 use crate::store::embedded::{CheckReport, EmbeddedOptions, EmbeddedStore, OpenError};
 use crate::store::{BlobStore, Progress};
 
@@ -62,7 +64,7 @@ impl Backend {
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
     pub(super) fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
-        plan.blobs.as_ref().map(|endpoint| endpoint.start(Arc::clone(&self.store))).transpose()
+        plan.blobs.as_ref().map(|endpoint| endpoint.start(&self.store)).transpose()
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
@@ -90,9 +92,31 @@ impl Backend {
 }
 
 #[async_trait]
-impl Drainer for Backend {
+impl Steward for Backend {
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
         self.engine.drain(progress).await.map_err(|e| format!("what is pending cannot be committed: {e}"))
+    }
+
+    fn status(&self, below: Option<&str>) -> Status {
+        overview::of(&self.engine, below)
+    }
+
+    async fn close_handle(&self, id: u64) -> Result<(), String> {
+        match self.engine.close_handle(OpenId(id)).await {
+            Ok(()) => Ok(()),
+            Err(FsError::BadHandle | FsError::Revoked) => Err(format!("no open has the id {id}")),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
+
+    async fn undelete(&self, path: &str) -> Result<(), String> {
+        // Whoever may use the control socket may do what root may.
+        let root = Caller { uid: 0, gid: 0, pid: 0, front_end: FrontEnd::Mount };
+        match self.engine.undelete_path(path, root).await {
+            Ok(()) => Ok(()),
+            Err(FsError::NotFound) => Err("it is not delete pending".to_owned()),
+            Err(problem) => Err(problem.to_string()),
+        }
     }
 }
 

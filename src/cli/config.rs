@@ -224,10 +224,10 @@ mod tests {
 
     fn plan(words: &[&str]) -> Result<MountPlan, CliError> {
         let words = ["leasefs", "mount"].iter().chain(words);
-        match Arguments::try_parse_from(words).unwrap().command {
-            Command::Mount(args) => MountPlan::from_args(*args, &Places::of_this_process()),
-            _ => unreachable!("the word mount was given"),
-        }
+        let Command::Mount(args) = Arguments::try_parse_from(words).unwrap().command else {
+            unreachable!("the word mount was given")
+        };
+        MountPlan::from_args(*args, &Places::of_this_process())
     }
 
     fn refused(words: &[&str]) -> String {

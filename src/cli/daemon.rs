@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::backend::Backend;
 use super::config::MountPlan;
-use super::control::{Client, ControlServer, Drainer, Hello};
+use super::control::{Client, ControlServer, Hello, Steward};
 use super::detach::{self, DetachError, Manner};
 use super::error::CliError;
 use super::mounts::{self, Health};
@@ -179,8 +179,8 @@ fn start_control(
         share: plan.share.to_string(),
         closing: false,
     };
-    let drainer: Arc<dyn Drainer> = Arc::<Backend>::clone(backend);
-    match ControlServer::start(&places.control_dirs(), hello, drainer) {
+    let steward: Arc<dyn Steward> = Arc::<Backend>::clone(backend);
+    match ControlServer::start(&places.control_dirs(), hello, steward) {
         Ok(server) => {
             tracing::debug!(path = %server.path().display(), "control socket");
             Some(server)

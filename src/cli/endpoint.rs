@@ -66,7 +66,7 @@ impl EndpointPlan {
     }
 
     /// Starts the server on an open store. Must be called on the runtime.
-    pub(super) fn start(&self, store: Arc<EmbeddedStore>) -> Result<Endpoint, CliError> {
+    pub(super) fn start(&self, store: &EmbeddedStore) -> Result<Endpoint, CliError> {
         let accounts = self.accounts()?;
         let tls = match &self.tls {
             Some((certificate, key)) => {

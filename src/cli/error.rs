@@ -56,6 +56,16 @@ pub(super) enum CliError {
     )]
     AllowOtherDenied,
 
+    #[error("{} is not on a mount of leasefs; `leasefs status` lists those there are", .0.display())]
+    NotOnMount(PathBuf),
+    #[error("{} cannot be looked at: {}", .0.display(), .1)]
+    NotVisible(PathBuf, std::io::Error),
+    #[error("the daemon of the mount at {} cannot be asked: {why}", .path.display())]
+    NoAnswer { path: PathBuf, why: String },
+    /// Somebody else stands in the way; the text names them. Trying again later can help.
+    #[error("{0}")]
+    Conflict(String),
+
     #[error("{} is not a mount", .0.display())]
     NotAMount(PathBuf),
     #[error("{} is a mount of type {kind}, not of leasefs; use umount {}", .path.display(), .path.display())]
@@ -71,10 +81,11 @@ pub(super) enum CliError {
 }
 
 impl CliError {
-    /// The exit code that scripts see: 1 failed, 2 wrong usage.
+    /// The exit code that scripts see: 1 failed, 2 wrong usage, 75 (EX_TEMPFAIL) refused by a conflict.
     pub(super) fn exit_code(&self) -> ExitCode {
         match self {
             CliError::Usage(_) => ExitCode::from(2),
+            CliError::Conflict(_) => ExitCode::from(75),
             _ => ExitCode::from(1),
         }
     }

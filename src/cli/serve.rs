@@ -38,7 +38,7 @@ pub(super) fn run(args: ServeArgs, places: &Places) -> Result<(), CliError> {
     let result = runtime.block_on(async {
         let store = backend::open_store(&data).await?;
         let mut signals = Signals::new()?;
-        let endpoint = plan.start(std::sync::Arc::clone(&store))?;
+        let endpoint = plan.start(&store)?;
         report::say(&format!("blobs in {} are served at {}", data.display(), endpoint.url));
         report::say(&format!("connection string: {}", endpoint.connection));
         signals.next().await;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::share::{Access, ShareMode};
+use crate::share::{Access, OpenId, ShareMode};
 
 use super::error::{FsError, Result};
-use super::gate::{Claim, Closing, OpenPermit};
+use super::gate::{Claim, Closing};
 use super::handles::{DirectoryHandle, HandleId};
 use super::holders::Holder;
 use super::names::Segment;
@@ -17,6 +17,8 @@ use super::{Engine, now};
 /// What a handle's open claims, and how its file stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleState {
+    /// The number of the open; 0 for a directory that claims nothing.
+    pub open: OpenId,
     /// What the open may do.
     pub access: Access,
     /// What it lets others do.
@@ -61,7 +63,7 @@ impl Engine {
         let Claim { access, share } = handle.permit.claim().ok_or(FsError::BadHandle)?;
         let (delete_pending, opens) = (self.gate.is_delete_pending(ino), self.gate.open_count(ino));
         let lease = self.leases.id(ino).is_some();
-        Ok(HandleState { access, share, lease, delete_pending, opens })
+        Ok(HandleState { open: handle.permit.id(), access, share, lease, delete_pending, opens })
     }
 
     /// Makes the file of `handle` delete pending, or takes that back. The open needs delete access.
@@ -115,11 +117,12 @@ impl Engine {
     /// What an open directory claims.
     pub fn directory_state(&self, handle: HandleId) -> Result<HandleState> {
         let directory: Arc<DirectoryHandle> = self.directories.get(handle)?;
-        let claimed = directory.permit.lock().as_ref().and_then(OpenPermit::claim);
-        let claim = claimed.unwrap_or(Claim { access: Access::READ, share: ShareMode::ALL });
-        let Claim { access, share } = claim;
+        let claimed =
+            directory.permit.lock().as_ref().and_then(|permit| Some((permit.id(), permit.claim()?)));
+        let nothing = (OpenId(0), Claim { access: Access::READ, share: ShareMode::ALL });
+        let (open, Claim { access, share }) = claimed.unwrap_or(nothing);
         let opens = self.gate.open_count(directory.ino);
-        Ok(HandleState { access, share, lease: false, delete_pending: false, opens })
+        Ok(HandleState { open, access, share, lease: false, delete_pending: false, opens })
     }
 
     /// Closes a directory.

@@ -4,6 +4,7 @@
 //! their content; every flush, fsync and close of a writer fails until the file has been closed by all.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::share::Moment;
 use crate::store::{BlobPath, Preconditions};
@@ -15,7 +16,6 @@ use super::names::{NAME_BYTES_MAX, Segment};
 use super::nodes::{Ino, ROOT};
 use super::place::Guarded;
 use super::{Engine, now};
-use std::sync::atomic::Ordering;
 
 /// So many copies of one name within one second get names of their own.
 const SAME_SECOND_MAX: usize = 1000;
@@ -24,6 +24,8 @@ impl Engine {
     /// Keeps the content of `file`, if there is any that is not kept yet, and says what its writers are told.
     pub(super) async fn set_aside(&self, file: &OpenFile, guarded: &Guarded<'_>, why: Fenced) -> FsError {
         file.fence_off(why);
+        // What the kernel has cached of it is nobody's version.
+        self.nodes.set_cached(file.ino(), None);
         let why = file.fenced().unwrap_or(why);
         match self.save_aside(file, guarded, why) {
             Ok(false) => {}

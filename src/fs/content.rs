@@ -22,10 +22,10 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::share::Moment;
-use crate::store::{ContentReader, Scratch, sparse};
+use crate::store::{Change, ContentReader, Scratch, sparse};
 
+use super::changes::{ChangeMap, Whereabouts};
 use super::memory::Memory;
-use super::ranges::RangeSet;
 
 /// Content up to this size is copied into a scratch file before it is changed: then one local file holds all of it.
 /// Above it, only changes are kept.
@@ -77,9 +77,12 @@ impl Baseline {
 #[derive(Debug)]
 pub struct Overlay {
     base: ContentReader,
-    /// Changed bytes, at their own offsets.
+    /// Changed bytes, one behind the other in the order they came.
     scratch: Scratch,
-    dirty: RangeSet,
+    /// Where the changed bytes of the file are in there.
+    changes: ChangeMap,
+    /// Where the next changed bytes go.
+    scratch_end: u64,
     size: u64,
     /// Bytes of the base at and behind this were cut off once and read as zeros.
     base_limit: u64,
@@ -205,7 +208,7 @@ impl Overlay {
     /// `base`, not changed yet.
     pub fn new(base: ContentReader, scratch: Scratch, mtime: Moment) -> Self {
         let size = base.size();
-        Self { base, scratch, dirty: RangeSet::default(), size, base_limit: size, mtime }
+        Self { base, scratch, changes: ChangeMap::default(), scratch_end: 0, size, base_limit: size, mtime }
     }
 
     /// The version below.
@@ -223,17 +226,16 @@ impl Overlay {
         self.mtime
     }
 
-    /// The ranges to take from the scratch file, including what reads as zeros because it was cut off. The scratch
-    /// file reaches to the end of the last one.
-    pub fn changes(&self) -> io::Result<Vec<Range<u64>>> {
-        let mut all = self.dirty.clone();
-        all.insert(self.base_limit..self.size.min(self.base.size()).max(self.base_limit));
-        let changes: Vec<Range<u64>> = all.iter().collect();
-        let end = changes.last().map_or(0, |range| range.end);
-        if self.scratch.file().metadata()?.len() < end {
-            self.scratch.file().set_len(end)?;
+    /// What is different from the base, including what reads as zeros because it was cut off.
+    pub fn changes(&self) -> Vec<Change> {
+        let mut all = self.changes.clone();
+        let cut_off = self.base_limit..self.size.min(self.base.size()).max(self.base_limit);
+        for (part, place) in self.changes.split(cut_off) {
+            if place == Whereabouts::Base {
+                all.insert(part, None);
+            }
         }
-        Ok(changes)
+        all.iter().map(|(range, from)| Change { range, from }).collect()
     }
 
     /// Size now.
@@ -248,9 +250,18 @@ impl Overlay {
 
     /// Writes `data` at `offset`.
     pub fn write(&mut self, data: &[u8], offset: u64, now: Moment) -> io::Result<()> {
-        self.scratch.file().write_all_at(data, offset)?;
         let end = offset + data.len() as u64;
-        self.dirty.insert(offset..end);
+        for (part, place) in self.changes.split(offset..end) {
+            let bytes = &data[index(part.start - offset)..index(part.end - offset)];
+            match place {
+                Whereabouts::At(at) => self.scratch.file().write_all_at(bytes, at)?,
+                Whereabouts::Base | Whereabouts::Zeros => {
+                    self.scratch.file().write_all_at(bytes, self.scratch_end)?;
+                    self.changes.insert(part, Some(self.scratch_end));
+                    self.scratch_end += bytes.len() as u64;
+                }
+            }
+        }
         self.size = self.size.max(end);
         self.mtime = now;
         Ok(())
@@ -260,10 +271,12 @@ impl Overlay {
     pub fn truncate(&mut self, size: u64, now: Moment) -> io::Result<()> {
         if size < self.size {
             // What was written behind the new end must not come back when the file grows again.
-            let written = self.scratch.file().metadata()?.len();
-            self.scratch.file().set_len(written.min(size))?;
-            self.dirty.truncate(size);
+            self.changes.truncate(size);
             self.base_limit = self.base_limit.min(size);
+            if self.changes.is_empty() {
+                self.scratch.file().set_len(0)?;
+                self.scratch_end = 0;
+            }
         }
         self.size = size;
         self.mtime = now;
@@ -271,40 +284,37 @@ impl Overlay {
     }
 
     /// Makes `range` read as zeros; the size stays.
-    pub fn zero(&mut self, range: Range<u64>, now: Moment) -> io::Result<()> {
+    pub fn zero(&mut self, range: Range<u64>, now: Moment) {
         let range = range.start..range.end.min(self.size);
         if !range.is_empty() {
-            sparse::punch_hole(self.scratch.file(), range.clone())?;
-            self.dirty.insert(range);
+            self.changes.insert(range, None);
             self.mtime = now;
         }
-        Ok(())
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = (offset + buffer.len() as u64).min(self.size).max(offset);
-        for (part, dirty) in self.dirty.split(offset..end) {
-            let place = |at: u64| usize::try_from(at - offset).unwrap_or(usize::MAX);
-            let target = &mut buffer[place(part.start)..place(part.end)];
-            if dirty {
-                read_or_zeros(&self.scratch, target, part.start)?;
-            } else {
-                let below = usize::try_from(self.base_limit.saturating_sub(part.start)).unwrap_or(usize::MAX);
-                let (base, zeros) = target.split_at_mut(below.min(target.len()));
-                let got = self.base.read_at(base, part.start)?;
-                base[got..].fill(0);
-                zeros.fill(0);
+        for (part, place) in self.changes.split(offset..end) {
+            let target = &mut buffer[index(part.start - offset)..index(part.end - offset)];
+            match place {
+                Whereabouts::At(at) => self.scratch.file().read_exact_at(target, at)?,
+                Whereabouts::Zeros => target.fill(0),
+                Whereabouts::Base => {
+                    let (base, zeros) = target
+                        .split_at_mut(index(self.base_limit.saturating_sub(part.start)).min(target.len()));
+                    let got = self.base.read_at(base, part.start)?;
+                    base[got..].fill(0);
+                    zeros.fill(0);
+                }
             }
         }
-        Ok(usize::try_from(end - offset).unwrap_or(usize::MAX))
+        Ok(index(end - offset))
     }
 }
 
-/// Reads a scratch file whose tail may be a hole that the file's length does not even reach.
-fn read_or_zeros(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    let got = read_up_to(scratch, buffer, offset)?;
-    buffer[got..].fill(0);
-    Ok(())
+/// A length that is known to fit into memory.
+fn index(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
 }
 
 fn read_up_to(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -312,7 +312,7 @@ impl OpenFile {
         self.dirty.store(true, Ordering::Release);
         match &mut state.content {
             Content::Live(live) => sparse::punch_hole(live.scratch().file(), range.clone())?,
-            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now)?,
+            Content::Overlay(overlay) => overlay.zero(range.clone(), place.now),
             Content::Clean(_) | Content::Memory(_) => {}
         }
         if !keep_size && range.end > state.content.size()? {
@@ -597,7 +597,7 @@ impl FileState {
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
-                let (changes, size) = (overlay.changes()?, overlay.size());
+                let (changes, size) = (overlay.changes(), overlay.size());
                 let fence = info.fence(&self.base);
                 let (base, scratch) = (overlay.base(), overlay.scratch());
                 self.base = store.patch(at, base, scratch, &changes, size, new, &fence)?;

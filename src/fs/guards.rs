@@ -87,6 +87,11 @@ impl Guards {
         self.changes.load(Ordering::Acquire)
     }
 
+    /// Others changed something without a guard.
+    pub fn changed_by_others(&self) {
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Guards one name.
     pub async fn name(&self, parent: Ino, segment: &Segment) -> NameGuard<'_> {
         let first = self.stripes[stripe(parent, segment)].lock().await;

@@ -108,10 +108,9 @@ impl Engine {
     /// Renews a lease, or gives it back.
     async fn tend_lease(&self, ino: Ino) {
         let _tree = self.guards.tree().await;
-        let guarded = match self.guard_name(ino).await {
-            Ok(Some(guarded)) => guarded,
+        let Ok(Some(guarded)) = self.guard_name(ino).await else {
             // The lease went with the blob.
-            Ok(None) | Err(_) => return self.leases.forget(ino),
+            return self.leases.forget(ino);
         };
         if self.leases.is_unused(ino) {
             return self.leases.give_back(ino, Some(&guarded.at)).await;
@@ -119,7 +118,7 @@ impl Engine {
         match self.leases.renew(ino, &guarded.at).await {
             Renewal::Held => {}
             Renewal::Unknown => {
-                tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet")
+                tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet");
             }
             Renewal::Lost => self.lease_lost(ino, &guarded).await,
         }

@@ -16,6 +16,7 @@
 //! The engine knows no kernel requests, no HTTP and no errno.
 
 pub mod attributes;
+mod changes;
 mod claims;
 mod close;
 mod commit;
@@ -36,6 +37,7 @@ mod leases;
 pub mod memory;
 pub mod names;
 mod namespace;
+mod node_table;
 pub mod nodes;
 mod open;
 mod oversight;
@@ -43,16 +45,17 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
-mod ranges;
 mod rename;
 mod stat;
+mod status;
 mod sticky;
 pub mod strategy;
+mod watch;
 mod xattr;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -60,7 +63,7 @@ use tokio::sync::Notify;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, Lag, LocalStore, Metadata, PublicAccess, StoreError,
 };
 
 use attributes::DefaultOwner;
@@ -77,6 +80,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
 
@@ -89,12 +93,14 @@ pub use error::{FsError, Result};
 pub use file::Route;
 pub use gate::{Claim, DeleteRule, OpenInfo, RangeRequest};
 pub use handles::HandleId;
-pub use holders::{FrontEnd, Holder, Process};
+pub use holders::{FrontEnd, Holder, Process, utc};
 pub use namespace::Caller;
 pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
+pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 
 /// How an engine behaves.
@@ -118,6 +124,10 @@ pub struct EngineConfig {
 pub struct Engine {
     store: Arc<dyn BlobStore>,
     share: ContainerName,
+    /// The store's number of the share's root.
+    root: u64,
+    /// How far the watcher of the store is behind, if there is one.
+    lag: OnceLock<Arc<Lag>>,
     config: EngineConfig,
     gate: Arc<Gate>,
     guards: Guards,
@@ -141,6 +151,8 @@ pub struct Engine {
     habits: Habits,
     started: Moment,
     passthrough: AtomicBool,
+    /// Has the kernel forget the pages of a file.
+    content_forgetter: OnceLock<ContentForgetter>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -156,10 +168,11 @@ impl Engine {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
-        match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
-            Ok(_) | Err(StoreError::ContainerExists(_)) => {}
+        let root = match store.create_container(&share, Metadata::new(), PublicAccess::None).await {
+            Ok(made) => made.id,
+            Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
-        }
+        };
         let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
@@ -167,6 +180,8 @@ impl Engine {
             conflicts: AtomicU64::new(0),
             store,
             share,
+            root,
+            lag: OnceLock::new(),
             passthrough: AtomicBool::new(config.passthrough && !config.mandatory_locks),
             config,
             gate: Gate::new(),
@@ -183,6 +198,7 @@ impl Engine {
             memory: Budget::default(),
             habits: Habits::default(),
             started: now(),
+            content_forgetter: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

@@ -4,6 +4,8 @@
 //! across renames and remounts. The table holds only what the kernel or an open file still refers to.
 //!
 //! Children name their parent by number, so renaming a directory changes one entry however much is below it.
+//!
+//! The kernel may know a million files, so a node is small, and what only few of them have is kept apart.
 
 use std::collections::HashMap;
 
@@ -14,6 +16,7 @@ use crate::store::{BlobName, ETag};
 use super::attributes::Attributes;
 use super::error::{FsError, Result};
 use super::names::Segment;
+use super::node_table::{Node, NodeTable};
 
 /// A file's or directory's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,112 +32,86 @@ impl Ino {
     }
 }
 
-#[derive(Debug)]
-struct Node {
-    parent: Ino,
-    segment: Segment,
-    /// How often the kernel was told of this number and has not forgotten it.
-    lookups: u64,
-    /// Opens that need the place to commit to.
-    holds: u32,
-    /// No name leads here any more; only opens do.
-    nameless: bool,
-    /// What it was when it lost its name, if that may still be asked for.
-    last: Option<Box<Attributes>>,
-    /// The version whose bytes the kernel's page cache may hold.
-    cached: Option<ETag>,
-}
-
 /// The table of numbers in use.
 #[derive(Debug, Default)]
 pub struct Nodes {
-    map: RwLock<HashMap<Ino, Node>>,
+    table: RwLock<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    nodes: NodeTable,
+    /// No name leads to these any more; only opens do. With what they were, if that may still be asked for.
+    nameless: HashMap<Ino, Option<Attributes>>,
+}
+
+impl Table {
+    /// The node of something that has a name.
+    fn named(&self, ino: Ino) -> Option<&Node> {
+        let node = self.nodes.get(ino)?;
+        (self.nameless.is_empty() || !self.nameless.contains_key(&ino)).then_some(node)
+    }
+
+    /// Takes the node out if nobody refers to it any more.
+    fn drop_unused(&mut self, ino: Ino) {
+        if self.nodes.get(ino).is_some_and(Node::is_unused) {
+            self.nodes.remove(ino);
+            self.nameless.remove(&ino);
+        }
+    }
 }
 
 impl Nodes {
     /// Notes that the kernel learns of `ino` at this place.
     pub fn remember(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        let mut map = self.map.write();
-        match map.get_mut(&ino) {
-            Some(node) => node.lookups += 1,
-            None => drop(map.insert(
-                ino,
-                Node {
-                    parent,
-                    segment: segment.clone(),
-                    lookups: 1,
-                    holds: 0,
-                    nameless: false,
-                    last: None,
-                    cached: None,
-                },
-            )),
-        }
+        let mut table = self.table.write();
+        table.nodes.get_or_insert(ino, parent, segment).learned();
     }
 
     /// Notes that the kernel forgot `count` of its references to `ino`.
     pub fn forget(&self, ino: Ino, count: u64) {
-        let mut map = self.map.write();
-        if let Some(node) = map.get_mut(&ino) {
-            node.lookups = node.lookups.saturating_sub(count);
-            if node.lookups == 0 && node.holds == 0 {
-                map.remove(&ino);
-            }
+        let mut table = self.table.write();
+        if let Some(node) = table.nodes.get_mut(ino) {
+            node.forgotten(count);
+            table.drop_unused(ino);
         }
     }
 
     /// Keeps `ino` in the table for an open file, also when the kernel forgets it first.
     pub fn hold(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        let mut map = self.map.write();
-        let node = map.entry(ino).or_insert_with(|| Node {
-            parent,
-            segment: segment.clone(),
-            lookups: 0,
-            holds: 0,
-            nameless: false,
-            last: None,
-            cached: None,
-        });
-        node.holds += 1;
+        let mut table = self.table.write();
+        table.nodes.get_or_insert(ino, parent, segment).hold();
     }
 
     /// [`remember`](Self::remember) and [`hold`](Self::hold) for something that was just made.
     pub fn remember_held(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        let node = Node {
-            parent,
-            segment: segment.clone(),
-            lookups: 1,
-            holds: 1,
-            nameless: false,
-            last: None,
-            cached: None,
-        };
-        self.map.write().insert(ino, node);
+        let mut table = self.table.write();
+        let node = table.nodes.get_or_insert(ino, parent, segment);
+        node.learned();
+        node.hold();
     }
 
     /// [`hold`](Self::hold) for a number that is in the table already, with or without a name.
     pub fn hold_again(&self, ino: Ino) {
-        if let Some(node) = self.map.write().get_mut(&ino) {
-            node.holds += 1;
+        if let Some(node) = self.table.write().nodes.get_mut(ino) {
+            node.hold();
         }
     }
 
     /// Gives up one [`hold`](Self::hold).
     pub fn unhold(&self, ino: Ino) {
-        let mut map = self.map.write();
-        if let Some(node) = map.get_mut(&ino) {
-            node.holds = node.holds.saturating_sub(1);
-            if node.lookups == 0 && node.holds == 0 {
-                map.remove(&ino);
-            }
+        let mut table = self.table.write();
+        if let Some(node) = table.nodes.get_mut(ino) {
+            node.unhold();
+            table.drop_unused(ino);
         }
     }
 
     /// Where `ino` is: its parent and its segment there. Nothing for the root and for what has no name.
     pub fn place(&self, ino: Ino) -> Option<(Ino, Segment)> {
-        let map = self.map.read();
-        let node = map.get(&ino)?;
-        (!node.nameless).then(|| (node.parent, node.segment.clone()))
+        let table = self.table.read();
+        let node = table.named(ino)?;
+        Some((node.parent, node.segment.clone()))
     }
 
     /// The blob name of `ino`; nothing for the root.
@@ -152,12 +129,12 @@ impl Nodes {
 
     fn join(&self, ino: Ino, last: Option<&Segment>) -> Result<BlobName> {
         const DEPTH_MAX: usize = 1024;
-        let map = self.map.read();
+        let table = self.table.read();
         let mut segments: Vec<&str> = Vec::with_capacity(8);
         segments.extend(last.map(Segment::as_str));
         let mut at = ino;
         while at != ROOT {
-            let node = map.get(&at).filter(|node| !node.nameless).ok_or(FsError::NotFound)?;
+            let node = table.named(at).ok_or(FsError::NotFound)?;
             segments.push(node.segment.as_str());
             at = node.parent;
             if segments.len() > DEPTH_MAX {
@@ -170,7 +147,7 @@ impl Nodes {
 
     /// Notes that `ino` is now at another place.
     pub fn moved(&self, ino: Ino, parent: Ino, segment: &Segment) {
-        if let Some(node) = self.map.write().get_mut(&ino) {
+        if let Some(node) = self.table.write().nodes.get_mut(ino) {
             node.parent = parent;
             node.segment = segment.clone();
         }
@@ -178,31 +155,31 @@ impl Nodes {
 
     /// Notes that no name leads to `ino` any more, and what it was.
     pub fn unnamed(&self, ino: Ino, last: Option<Attributes>) {
-        if let Some(node) = self.map.write().get_mut(&ino) {
-            node.nameless = true;
-            node.last = last.map(Box::new);
+        let mut table = self.table.write();
+        if table.nodes.get(ino).is_some() {
+            table.nameless.insert(ino, last);
         }
     }
 
     /// What `ino` was when it lost its name.
     pub fn last(&self, ino: Ino) -> Option<Attributes> {
-        self.map.read().get(&ino)?.last.as_deref().copied()
+        self.table.read().nameless.get(&ino).copied().flatten()
     }
 
     /// Whether `ino` is known and has lost its name.
     pub fn is_nameless(&self, ino: Ino) -> bool {
-        self.map.read().get(&ino).is_some_and(|node| node.nameless)
+        self.table.read().nameless.contains_key(&ino)
     }
 
     /// Whether `ancestor` is `ino` or one of the directories above it.
     pub fn is_within(&self, ino: Ino, ancestor: Ino) -> bool {
-        let map = self.map.read();
+        let table = self.table.read();
         let mut at = ino;
         loop {
             if at == ancestor {
                 return true;
             }
-            match map.get(&at) {
+            match table.nodes.get(at) {
                 Some(node) => at = node.parent,
                 None => return false,
             }
@@ -211,25 +188,33 @@ impl Nodes {
 
     /// The version that the kernel's page cache may hold of `ino`.
     pub fn cached(&self, ino: Ino) -> Option<ETag> {
-        self.map.read().get(&ino).and_then(|node| node.cached)
+        self.table.read().nodes.get(ino).and_then(Node::cached)
     }
 
     /// Notes which version the kernel's page cache is going to hold, and tells which it may hold until now.
     pub fn swap_cached(&self, ino: Ino, version: Option<ETag>) -> Option<ETag> {
-        let mut map = self.map.write();
-        map.get_mut(&ino).and_then(|node| std::mem::replace(&mut node.cached, version))
+        let mut table = self.table.write();
+        let node = table.nodes.get_mut(ino)?;
+        let before = node.cached();
+        node.set_cached(version);
+        before
     }
 
     /// Notes which version the kernel's page cache may hold.
     pub fn set_cached(&self, ino: Ino, version: Option<ETag>) {
-        if let Some(node) = self.map.write().get_mut(&ino) {
-            node.cached = version;
-        }
+        self.swap_cached(ino, version);
+    }
+
+    /// All numbers in use and where they are; nothing for the root and what has no name.
+    pub fn all(&self) -> Vec<(Ino, Option<(Ino, Segment)>)> {
+        let table = self.table.read();
+        let place = |ino: Ino| table.named(ino).map(|node| (node.parent, node.segment.clone()));
+        table.nodes.iter().map(|(ino, _)| (ino, place(ino))).collect()
     }
 
     /// How many numbers are in use.
     pub fn len(&self) -> usize {
-        self.map.read().len()
+        self.table.read().nodes.len()
     }
 
     /// Whether none is.

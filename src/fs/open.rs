@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::share::{Access, ShareMode};
-use crate::store::{BlobPath, ETag, LocalStore, NewContent, crash_point};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, ETag, LocalStore, NewContent, StoreError, crash_point,
+};
 
 use super::attributes::{Attributes, Kind};
 use super::commit::Committing;
@@ -72,6 +74,17 @@ pub struct Opened {
 impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
+        let opened = self.open_at_once(ino, request, caller).await?;
+        if matches!(opened.route, Route::Engine { keep_cache: false }) {
+            // The kernel may still know the size of another version, and would cut what it reads.
+            self.catch_up().await;
+        }
+        Ok(opened)
+    }
+
+    /// The same without waiting for the watcher: during a create the kernel holds the directory, and the watcher may
+    /// wait for that.
+    async fn open_at_once(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
         self.outlast_close(ino, request.write || request.truncate).await;
         let claim = self.claim_of(ino, request).await?;
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
@@ -106,7 +119,7 @@ impl Engine {
                 Ok((stat, opened))
             }
             // Somebody made it between the kernel's look-up and its create.
-            Created::Exists(stat) => match self.open(stat.ino, request, caller).await {
+            Created::Exists(stat) => match self.open_at_once(stat.ino, request, caller).await {
                 Ok(opened) => Ok((self.stat(stat.ino).await.unwrap_or(stat), opened)),
                 Err(error) => {
                     self.nodes.forget(stat.ino, 1);
@@ -213,10 +226,7 @@ impl Engine {
             let (file, route) = self.routed(file, request, false, place, permit)?;
             return Ok(Attached { file, route, lease: None });
         };
-        let blob = store.find(at)?.blob.ok_or(FsError::IsADirectory)?;
-        if Ino::of(blob.id) != ino {
-            return Err(FsError::Stale);
-        }
+        let (blob, content) = self.one_look(ino, at)?;
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         must_be_file(attributes.kind)?;
         let lease = match take_lease {
@@ -235,10 +245,15 @@ impl Engine {
                 }
                 file
             }
-            None => self.load(ino, at)?,
+            None => {
+                // Before the lease was ours somebody may have written.
+                let content = content.filter(|_| lease.is_none());
+                self.load(ino, content.map_or_else(|| store.reader(at), Ok)?)
+            }
         };
         self.nodes.hold(ino, *parent, segment);
-        let (etag, mtime) = (blob.etag, attributes.mtime);
+        // Not the version that the store has by now: the one whose bytes this open is going to see.
+        let (etag, mtime) = (file.base().etag, attributes.mtime);
         let info = Committing { engine: self, ino, blob };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
@@ -267,12 +282,32 @@ impl Engine {
         }
     }
 
-    fn load(&self, ino: Ino, at: &BlobPath) -> Result<Arc<OpenFile>> {
-        let reader = self.local()?.reader(at)?;
+    /// What an open begins with: the blob and, if nobody has it open, its content. Both from one look at the store,
+    /// because others may change it between two.
+    fn one_look(&self, ino: Ino, at: &BlobPath) -> Result<(Arc<BlobProperties>, Option<ContentReader>)> {
+        let store = self.local()?;
+        let (blob, content) = if self.open_file(ino).is_some() {
+            (store.find(at)?.blob, None)
+        } else {
+            match store.reader(at) {
+                Ok(reader) => (Some(Arc::clone(reader.properties())), Some(reader)),
+                Err(StoreError::BlobNotFound(_)) => (None, None),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        match blob {
+            Some(blob) if Ino::of(blob.id) == ino => Ok((blob, content)),
+            None if store.find(at)?.prefix.is_some() => Err(FsError::IsADirectory),
+            // The path leads elsewhere, or nowhere: whoever came by it looks it up again.
+            Some(_) | None => Err(FsError::Stale),
+        }
+    }
+
+    fn load(&self, ino: Ino, reader: ContentReader) -> Arc<OpenFile> {
         let base = Arc::clone(reader.properties());
         let file = Arc::new(OpenFile::new(ino, Content::Clean(reader), base));
         self.files.lock().insert(ino, Arc::clone(&file));
-        Ok(file)
+        file
     }
 
     fn attach_open(&self, ino: Ino) -> Option<Arc<OpenFile>> {

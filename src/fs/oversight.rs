@@ -71,6 +71,8 @@ impl Engine {
         }
         handle.set_lease(None);
         self.settle_lease(ino).await;
+        // Its program must not go on reading what the kernel remembers.
+        self.forget_content(ino);
         tracing::info!(ino = ino.0, open = open.0, "a handle was closed from outside");
         committed
     }

@@ -7,6 +7,7 @@ use crate::store::{BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
+use super::file::OpenFile;
 use super::gate::Claim;
 use super::handles::HandleId;
 use super::holders::Holder;
@@ -92,7 +93,19 @@ impl Engine {
         }
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
         let found = self.local()?.find(&self.at(name))?;
-        self.stat_found(ino, &found)
+        let there = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).map(Ino::of);
+        match self.open_file(ino) {
+            // Others removed or replaced it; whoever has it open still has it.
+            Some(file) if there != Some(ino) => self.stat_replaced(ino, &file),
+            None if there.is_some_and(|there| there != ino) => Err(FsError::Stale),
+            Some(_) | None => self.stat_found(ino, &found),
+        }
+    }
+
+    fn stat_replaced(&self, ino: Ino, file: &OpenFile) -> Result<Stat> {
+        let base = file.base();
+        let stat = self.file_stat(ino, &base, Attributes::of_blob(&base, self.config.owner))?;
+        Ok(Stat { links: 0, ..stat })
     }
 
     pub(super) async fn stat_root(&self) -> Result<Stat> {

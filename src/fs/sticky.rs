@@ -14,11 +14,10 @@ use crate::store::Metadata;
 use super::Engine;
 use super::attributes::{xattr_decode, xattr_key};
 use super::error::{FsError, Result};
-use super::gate::OpenInfo;
-use super::holders::utc;
 use super::names::Segment;
 use super::nodes::{Ino, ROOT};
 use super::policy::SharePolicy;
+use super::status::HolderLine;
 
 /// Names below this belong to leasefs (after `user.`).
 const OURS: &str = "leasefs.";
@@ -146,7 +145,7 @@ impl Engine {
         let holders = self.gate.opens_of(ino);
         let mut text = String::new();
         for (n, open) in holders.iter().enumerate() {
-            let line = describe(open);
+            let line = format!("{}\n", HolderLine::of(open));
             if text.len() + line.len() > HOLDERS_BYTES_MAX {
                 let _ = writeln!(text, "and {} more", holders.len() - n);
                 break;
@@ -155,22 +154,6 @@ impl Engine {
         }
         text.into_bytes()
     }
-}
-
-/// An open in one line.
-fn describe(open: &OpenInfo) -> String {
-    let OpenInfo { id, access, share, holder, .. } = open;
-    let process = match holder.process() {
-        Some(process) => format!("pid={} program={}", process.pid, process.program),
-        None => "pid=unknown program=unknown".to_owned(),
-    };
-    format!(
-        "open={} {process} uid={} via={} access={access} share={share} since={}\n",
-        id.0,
-        holder.uid,
-        holder.front_end.as_str(),
-        utc(holder.since)
-    )
 }
 
 #[cfg(test)]

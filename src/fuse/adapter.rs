@@ -33,6 +33,7 @@ use super::backing::Backings;
 use super::ioctl;
 use super::serve::{serve, serve_now};
 use super::stale::Announcer;
+use super::watch::Requests;
 
 use replies::{GENERATION, Refuse, answer, attr, empty, entry, xattr};
 
@@ -49,6 +50,8 @@ pub(super) struct Adapter {
     /// What the kernel must forget.
     announcer: Announcer,
     passthrough: bool,
+    /// Requests whose answers the kernel may remember.
+    requests: Arc<Requests>,
 }
 
 fn caller(request: &Request) -> Caller {
@@ -63,7 +66,13 @@ fn mover(handle: FileHandle, lock_owner: Option<LockOwner>) -> Mover {
 
 impl Adapter {
     pub(super) fn new(engine: Arc<Engine>, runtime: Handle, passthrough: bool, announcer: Announcer) -> Self {
-        Self { engine, runtime, backings: Arc::new(Backings::default()), announcer, passthrough }
+        let (backings, requests) = (Arc::new(Backings::default()), Arc::new(Requests::default()));
+        Self { engine, runtime, backings, announcer, passthrough, requests }
+    }
+
+    /// The requests under way.
+    pub(super) fn requests(&self) -> Arc<Requests> {
+        Arc::clone(&self.requests)
     }
 
     fn serve(&self, request: impl Future<Output = ()> + Send + 'static) {
@@ -84,7 +93,14 @@ impl Adapter {
         F: Future<Output = ()> + Send + 'static,
     {
         match Segment::from_file_name(name.as_bytes()) {
-            Ok(name) => self.with_engine(|engine| request(engine, name, reply)),
+            Ok(name) => {
+                let under_way = self.requests.begin();
+                let request = request(Arc::clone(&self.engine), name, reply);
+                self.serve(async move {
+                    request.await;
+                    drop(under_way);
+                });
+            }
             Err(error) => reply.refuse(&error),
         }
     }

@@ -9,6 +9,7 @@ const MAGIC: u32 = 0xE9;
 const SET_SHARE: u32 = 1;
 const GET_STATE: u32 = 2;
 const SET_DELETE: u32 = 3;
+const UNDELETE: u32 = 4;
 
 /// The direction bits of a command, seen from the program.
 const WRITES: u32 = 1;
@@ -17,13 +18,16 @@ const READS: u32 = 2;
 const SHARE_SIZE: usize = 8;
 const STATE_SIZE: usize = 32;
 const DELETE_SIZE: usize = 4;
+const NAME_SIZE: usize = 256;
 
 /// What a program asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ioctl {
     SetShare(Claim),
     GetState,
     SetDelete(bool),
+    /// A name in the directory, as the program wrote it.
+    Undelete(Vec<u8>),
 }
 
 /// A command's parts, as the kernel's `_IOC` macros put them together.
@@ -53,11 +57,16 @@ pub(super) fn parse(command: u32, data: &[u8]) -> Result<Ioctl, Errno> {
         (MAGIC, SET_SHARE) => (WRITES, SHARE_SIZE),
         (MAGIC, GET_STATE) => (READS, STATE_SIZE),
         (MAGIC, SET_DELETE) => (WRITES, DELETE_SIZE),
+        (MAGIC, UNDELETE) => (WRITES, NAME_SIZE),
         _ => return Err(Errno::ENOTTY),
     };
     let given = if direction == WRITES { data.len() } else { size };
     if parts.direction != direction || parts.size != size || given != size {
         return Err(Errno::EINVAL);
+    }
+    if parts.number == UNDELETE {
+        let end = data.iter().position(|byte| *byte == 0).ok_or(Errno::EINVAL)?;
+        return Ok(Ioctl::Undelete(data[..end].to_vec()));
     }
     let words: Vec<u32> = data.as_chunks().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)).collect();
     match words.as_slice() {
@@ -90,19 +99,20 @@ pub(super) fn state(state: &HandleState) -> [u8; STATE_SIZE] {
         u32::from(state.delete_pending),
         u32::try_from(state.opens).unwrap_or(u32::MAX),
         0,
-        0,
-        0,
     ];
     let mut bytes = [0; STATE_SIZE];
-    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+    let (first, last) = bytes.split_at_mut(STATE_SIZE - size_of::<u64>());
+    for (place, word) in first.as_chunks_mut().0.iter_mut().zip(words) {
         *place = word.to_ne_bytes();
     }
+    last.copy_from_slice(&state.open.0.to_ne_bytes());
     bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::share::OpenId;
 
     fn command(direction: u32, number: u32, size: u32) -> u32 {
         direction << 30 | size << 16 | MAGIC << 8 | number
@@ -119,12 +129,16 @@ mod tests {
         assert_eq!(parse(command(2, 2, 32), &[]), Ok(Ioctl::GetState));
         assert_eq!(parse(command(1, 3, 4), &words(&[1])), Ok(Ioctl::SetDelete(true)));
         assert_eq!(parse(command(1, 3, 4), &words(&[0])), Ok(Ioctl::SetDelete(false)));
+        let mut name = [0; NAME_SIZE];
+        name[..2].copy_from_slice(b"ab");
+        assert_eq!(parse(command(1, 4, 256), &name), Ok(Ioctl::Undelete(b"ab".to_vec())));
+        assert_eq!(parse(command(1, 4, 256), &[b'x'; NAME_SIZE]), Err(Errno::EINVAL), "no end");
     }
 
     #[test]
     fn what_is_not_ours_is_enotty_and_what_is_wrong_is_einval() {
         let enotty = Err(Errno::ENOTTY);
-        assert_eq!(parse(command(1, 4, 8), &words(&[7, 1])), enotty);
+        assert_eq!(parse(command(1, 9, 8), &words(&[7, 1])), enotty);
         assert_eq!(parse(0x8008_6601, &[]), enotty, "FS_IOC_GETFLAGS");
         assert_eq!(parse(0x5401, &[]), enotty, "TCGETS, from isatty");
         for (command, data) in [
@@ -145,13 +159,15 @@ mod tests {
     #[test]
     fn the_answer_has_the_documented_layout() {
         let bytes = state(&HandleState {
+            open: OpenId(7),
             access: Access::READ_WRITE,
             share: ShareMode::DELETE,
             lease: true,
             delete_pending: false,
             opens: 9,
         });
-        assert_eq!(bytes.to_vec(), words(&[3, 4, 1, 0, 9, 0, 0, 0]));
+        assert_eq!(bytes[..24], words(&[3, 4, 1, 0, 9, 0]));
+        assert_eq!(bytes[24..], 7u64.to_ne_bytes());
     }
 
     #[test]
@@ -161,6 +177,7 @@ mod tests {
             "SET_SHARE  _IOW(0xE9, 1, struct leasefs_share)",
             "GET_STATE  _IOR(0xE9, 2, struct leasefs_state)",
             "SET_DELETE _IOW(0xE9, 3, __u32)",
+            "UNDELETE   _IOW(0xE9, 4, struct leasefs_name)",
             "LEASEFS_READ   1u",
             "LEASEFS_WRITE  2u",
             "LEASEFS_DELETE 4u",

@@ -45,7 +45,8 @@ struct leasefs_state {
 	__u32 lease;          /* 1: the blob's lease is held for this file */
 	__u32 delete_pending; /* 1: the file goes away with its last close */
 	__u32 opens;          /* of the file, this one included */
-	__u32 reserved[3];    /* 0 */
+	__u32 reserved;       /* 0 */
+	__u64 open;           /* the number of this open, as `leasefs status` shows it */
 };
 
 /* Tightens or loosens the share mode of this open. All or nothing. */
@@ -54,5 +55,14 @@ struct leasefs_state {
 #define LEASEFS_IOC_GET_STATE  _IOR(0xE9, 2, struct leasefs_state)
 /* 1: remove the file by name; it goes with its last close. 0: take that back. Files only; needs DELETE access. */
 #define LEASEFS_IOC_SET_DELETE _IOW(0xE9, 3, __u32)
+
+/*
+ * On a directory: brings back the delete-pending file of this name in it. For the owner of the file and for root (EPERM
+ * for others; ENOENT if no file of that name is delete pending). The name ends with NUL.
+ */
+struct leasefs_name {
+	char name[256];
+};
+#define LEASEFS_IOC_UNDELETE   _IOW(0xE9, 4, struct leasefs_name)
 
 #endif

@@ -13,5 +13,6 @@ mod mount;
 mod open_flags;
 mod serve;
 mod stale;
+mod watch;
 
 pub use mount::{MountConfig, Mounted, mount, unmount_path};

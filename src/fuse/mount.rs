@@ -83,11 +83,14 @@ fn options(config: &MountConfig) -> Config {
 /// Mounts the engine's share. It is served from the moment this returns.
 pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io::Result<Mounted> {
     let (announcer, announcements) = stale::channel();
+    engine.forget_content_with(announcer.content_forgetter());
     // Registering files with the kernel is for root only.
     let passthrough = config.passthrough && nix::unistd::geteuid().is_root();
     let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, announcer);
+    let requests = adapter.requests();
+    let watching = engine.watch().map_err(io::Error::other)?;
     let session = Session::new(adapter, &config.mountpoint, &options(config))?;
-    let notifier = session.notifier();
+    let (notifier, watch_notifier) = (session.notifier(), session.notifier());
     let (end, ended) = watch::channel(false);
     let server = std::thread::Builder::new().name("leasefs-fuse".into()).spawn(move || {
         let result = session.run();
@@ -96,6 +99,8 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
         result
     })?;
     std::thread::Builder::new().name("leasefs-notify".into()).spawn(move || announcements.run(&notifier))?;
+    let over = ended.clone();
+    super::watch::start(watching, watch_notifier, requests, move || *over.borrow())?;
     runtime.spawn(write_directory_times(Arc::clone(engine), ended.clone()));
     raise_read_ahead(&config.mountpoint);
     Ok(Mounted { mountpoint: config.mountpoint.clone(), ended, server: Some(server) })

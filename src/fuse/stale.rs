@@ -45,6 +45,18 @@ impl Announcer {
         let _ = self.0.try_send(Stale::Attributes(ino));
     }
 
+    /// A way to say that pages must not be used any more. It does not keep the other end listening.
+    pub(super) fn content_forgetter(&self) -> impl Fn(Ino) + Send + Sync + 'static {
+        let weak = self.0.downgrade();
+        move |ino| {
+            // Gone when the mount is ending; full when thousands were announced just now.
+            if let Some(sender) = weak.upgrade() {
+                let (done, _told) = oneshot::channel();
+                let _ = sender.try_send(Stale::Content(ino, done));
+            }
+        }
+    }
+
     /// The name leads nowhere now. Returns when the kernel knows.
     pub(super) async fn name(&self, hidden: HiddenName) {
         self.told(|done| Stale::Name(hidden, done)).await;

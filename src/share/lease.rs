@@ -239,6 +239,23 @@ const CONTAINER: Refusals = Refusals {
 
 /// What the lease says now.
 impl Lease {
+    /// A lease as somebody else's store shows it from outside: its state, but neither id nor the time left. The id is
+    /// the nil GUID, which nobody holds; a finite lease counts as fresh.
+    pub fn observed(state: LeaseState, infinite: bool, now: Moment) -> Self {
+        let id = LeaseId(0);
+        let longest = LeaseDuration(Some(60));
+        Self(match state {
+            LeaseState::Available => Inner::Available,
+            LeaseState::Leased => {
+                let duration = if infinite { LeaseDuration::INFINITE } else { longest };
+                Inner::Leased { id, duration, since: now }
+            }
+            LeaseState::Expired => Inner::Leased { id, duration: longest, since: Moment(i64::MIN) },
+            LeaseState::Breaking => Inner::Breaking { id, until: now.after(Duration::from_secs(60)) },
+            LeaseState::Broken => Inner::Broken { id },
+        })
+    }
+
     /// The state at `now`.
     pub fn state(&self, now: Moment) -> LeaseState {
         let over = self.remaining(now) == Some(Duration::ZERO);

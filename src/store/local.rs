@@ -22,9 +22,26 @@ use bytes::Bytes;
 use super::api::{ByteRange, NewContent, SnapshotId};
 use super::blob::{BlobProperties, Metadata};
 use super::body::{BlobBody, Upload};
+use super::changes::ChangeFeed;
 use super::conditions::Preconditions;
 use super::error::Result;
 use super::names::BlobPath;
+
+/// One changed range of a [patch](LocalStore::patch).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which bytes of the content.
+    pub range: Range<u64>,
+    /// Where they are in the scratch file; nothing for zeros.
+    pub from: Option<u64>,
+}
+
+impl Change {
+    /// A range whose bytes are at the same place of the scratch file.
+    pub fn in_place(range: Range<u64>) -> Self {
+        Self { from: Some(range.start), range }
+    }
+}
 
 /// The extra abilities of a local store.
 #[async_trait]
@@ -79,17 +96,17 @@ pub trait LocalStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
-    /// Makes `base` with `ranges` replaced from `scratch` (same offsets) the blob's content, cut or extended with
-    /// zeros to `size`. Costs time and space for the ranges only.
+    /// Makes `base` with `changes` taken from `scratch` the blob's content, cut or extended with zeros to `size`.
+    /// Costs time and space for the changes only.
     ///
-    /// `ranges` are sorted, do not overlap, and end at or before `size`. `scratch` keeps its role afterwards: the
-    /// bytes of `ranges` must not be changed any more, others may be written and used in a later patch.
+    /// `changes` are sorted, do not overlap, and end at or before `size`. `scratch` keeps its role afterwards: the
+    /// bytes that were taken must not be changed any more, others may be written and used in a later patch.
     fn patch(
         &self,
         at: &BlobPath,
         base: &ContentReader,
         scratch: &Scratch,
-        ranges: &[Range<u64>],
+        changes: &[Change],
         size: u64,
         new: NewContent,
         conditions: &Preconditions,
@@ -134,6 +151,9 @@ pub trait LocalStore: Send + Sync {
 
     /// Syncs all content and every change acknowledged so far; tells `progress` how far it is.
     async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
+
+    /// Tells from now on what other users of the store change.
+    fn changes(&self) -> Box<dyn ChangeFeed>;
 
     /// Room in the store.
     fn space(&self) -> Result<Space>;

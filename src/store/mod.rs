@@ -7,6 +7,7 @@
 //! A store knows names and bytes. It must never know files, directories, programs or errno.
 
 mod api;
+pub mod azure;
 mod blob;
 mod body;
 mod changes;
@@ -28,7 +29,7 @@ pub use api::{
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
 pub use body::{BlobBody, Upload};
-pub use changes::{ChangeEvent, ChangeFeed};
+pub use changes::{ChangeEvent, ChangeFeed, Lag};
 pub use conditions::{EtagMatch, Preconditions, TagExpression};
 pub use container::{ContainerAcl, ContainerProperties, POLICIES_MAX, PublicAccess, StoredPolicy};
 pub use crash::crash_point;
@@ -38,7 +39,8 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch, ScratchHome, Space,
+    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
+    ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};

@@ -41,7 +41,8 @@ async fn an_old_date_is_refused() {
 async fn strangers_read_only_what_is_public() {
     let rig = rig().await;
     let plain = |method: &str, target: &str| {
-        format!("{method} /devstoreaccount1{target} HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").into_bytes()
+        format!("{method} /devstoreaccount1{target} HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n")
+            .into_bytes()
     };
     let list = "/box1?restype=container&comp=list";
     assert_eq!(rig.send(&plain("GET", "/box1/blob")).await.status, 401);
@@ -51,7 +52,9 @@ async fn strangers_read_only_what_is_public() {
     assert_eq!(rig.send(&plain("GET", list)).await.status, 401);
     assert_eq!(rig.call("PUT", acl, &[("x-ms-blob-public-access", "container")], b"").await.status, 200);
     assert_eq!(rig.send(&plain("GET", list)).await.status, 200);
-    for (method, target) in [("PUT", "/box1/new"), ("DELETE", "/box1/blob"), ("DELETE", "/box1?restype=container")] {
+    for (method, target) in
+        [("PUT", "/box1/new"), ("DELETE", "/box1/blob"), ("DELETE", "/box1?restype=container")]
+    {
         assert_eq!(rig.send(&plain(method, target)).await.status, 401, "{method} {target}");
     }
     assert_eq!(rig.call("PUT", acl, &[], b"").await.status, 200);
@@ -62,7 +65,8 @@ async fn strangers_read_only_what_is_public() {
 async fn the_secondary_endpoint_only_reads() {
     let rig = rig().await;
     let to_secondary = |method: &str, target: &str| {
-        let message = String::from_utf8(signed(method, target, &[("x-ms-blob-type", "BlockBlob")], b"")).unwrap();
+        let message =
+            String::from_utf8(signed(method, target, &[("x-ms-blob-type", "BlockBlob")], b"")).unwrap();
         message.replacen("/devstoreaccount1/", "/devstoreaccount1-secondary/", 1).into_bytes()
     };
     assert_eq!(rig.send(&to_secondary("GET", "/box1/blob")).await.body, b"x");
@@ -89,5 +93,8 @@ async fn a_copy_reads_from_nowhere_but_this_machine() {
     assert_eq!(rig.call("PUT", "/box1/copy", &[own], b"").await.status, 202);
     // While the client waits the source needs a right of its own, and this URL has none.
     let waiting = [own, ("x-ms-requires-sync", "true")];
-    assert_eq!(rig.call("PUT", "/box1/copy2", &waiting, b"").await.verdict(), (401, "CannotVerifyCopySource"));
+    assert_eq!(
+        rig.call("PUT", "/box1/copy2", &waiting, b"").await.verdict(),
+        (401, "CannotVerifyCopySource")
+    );
 }

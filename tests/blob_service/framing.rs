@@ -40,7 +40,10 @@ async fn doubtful_lengths_are_refused_and_hide_nothing() {
         let mut line = Line::open(rig.addr).await;
         line.send(&message).await;
         let reply = line.reply(false).await;
-        assert!(reply.as_ref().is_none_or(|reply| (400..500).contains(&reply.status)), "{framing:?}: {reply:?}");
+        assert!(
+            reply.as_ref().is_none_or(|reply| (400..500).contains(&reply.status)),
+            "{framing:?}: {reply:?}"
+        );
         assert!(line.is_over().await, "{framing:?}: the connection goes on behind a doubtful request");
         assert_eq!(rig.call("GET", "/box1/kept", &[], b"").await.body, b"kept", "{framing:?}");
         assert_eq!(rig.call("HEAD", "/box1/new", &[], b"").await.status, 404, "{framing:?}");
@@ -70,9 +73,11 @@ async fn ambiguous_heads_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_that_stop_leave_nothing() {
     let rig = rig_with_blob().await;
-    for (target, headers) in
-        [("/box1/new", &[PUT][..]), ("/box1/new?comp=block&blockid=YQ%3D%3D", &[]), ("/box1/new?comp=blocklist", &[])]
-    {
+    for (target, headers) in [
+        ("/box1/new", &[PUT][..]),
+        ("/box1/new?comp=block&blockid=YQ%3D%3D", &[]),
+        ("/box1/new?comp=blocklist", &[]),
+    ] {
         for length in [100_000, 3_000_000] {
             let mut line = Line::open(rig.addr).await;
             let mut message = signed_head("PUT", target, headers, length);

@@ -58,7 +58,7 @@ impl Rig {
     pub fn with(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
-        let service = BlobService::new(store, Accounts::development(), CopySources::Loopback);
+        let service = BlobService::new(store.durable_user(), Accounts::development(), CopySources::Loopback);
         let config = ServerConfig { addr: "127.0.0.1:0".parse().unwrap(), tls: None, limits };
         let server = Server::start(&config, Arc::new(service)).unwrap();
         Self { addr: server.addr(), server: Some(server), _folder: folder }
@@ -178,12 +178,10 @@ impl Line {
     }
 
     async fn more(&mut self) -> bool {
-        let mut buffer = [0; 64 * 1024];
-        let read = tokio::time::timeout(PATIENCE, self.socket.read(&mut buffer)).await;
+        self.rest.reserve(64 * 1024);
+        let read = tokio::time::timeout(PATIENCE, self.socket.read_buf(&mut self.rest)).await;
         // A connection that is reset has ended too.
-        let count = read.expect("something, or the end, in time").unwrap_or(0);
-        self.rest.extend_from_slice(&buffer[..count]);
-        count > 0
+        read.expect("something, or the end, in time").is_ok_and(|count| count > 0)
     }
 
     /// Whether the server has hung up without a further word.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasefs::fs::nodes::ROOT;
 use leasefs::fs::policy::SharePolicy;
 use leasefs::fs::strategy::Concurrency;
-use leasefs::fs::{AttributeChange, FsError, RenameRule, XattrMode};
+use leasefs::fs::{AttributeChange, FsError, RenameRule, Route, XattrMode};
 
 use crate::rig::{ANYBODY, READ, Rig, WRITE, segment};
 
@@ -196,6 +196,27 @@ async fn what_others_committed_is_seen_by_the_next_open() {
         assert_eq!(rig.content("a").await, b"Theirs");
         assert_eq!(rig.engine.conflicts(), 0);
     }
+}
+
+/// The kernel's page cache holds what the loser wrote; nobody may take that for the version that won.
+#[tokio::test(start_paused = true)]
+async fn the_page_cache_of_a_loser_is_not_kept() {
+    let rig = Rig::optimistic().await;
+    let ino = rig.file("a", b"one").await;
+    let writer = rig.open(ino, WRITE).await.unwrap();
+    rig.engine.write(writer, 0, b"mine").await.unwrap();
+    rig.put("a", b"theirs").await.unwrap();
+    let reader = rig.open(ino, READ).await.unwrap();
+    assert_eq!(rig.read(reader), b"mine", "what one program writes the others on the mount read at once");
+    rig.close(reader).await.unwrap();
+    assert!(rig.close(writer).await.is_err());
+    let opened = rig.engine.open(ino, READ, ANYBODY).await.unwrap();
+    assert!(matches!(opened.route, Route::Engine { keep_cache: false }), "{:?}", opened.route);
+    assert_eq!(rig.read(opened.handle), b"theirs");
+    rig.close(opened.handle).await.unwrap();
+    let opened = rig.engine.open(ino, READ, ANYBODY).await.unwrap();
+    assert!(matches!(opened.route, Route::Engine { keep_cache: true }), "{:?}", opened.route);
+    rig.close(opened.handle).await.unwrap();
 }
 
 /// A program that has the file open and is not changing it does not stand in the way of revalidation.

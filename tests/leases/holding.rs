@@ -147,14 +147,14 @@ async fn a_lease_that_a_dead_engine_left_is_no_obstacle() {
     let ino = engine.lookup(ROOT, &segment("a")).await.unwrap().ino;
     let handle = engine.open(ino, WRITE, ANYBODY).await.unwrap().handle;
     engine.write(handle, 0, b"two").await.unwrap();
-    engine.flush(handle).await.unwrap();
+    engine.flush(handle, 0).await.unwrap();
     engine.release(handle).await.unwrap();
     assert_eq!(rig.content("a").await, b"two");
     let engine = start(SharePolicy::Shared).await.unwrap();
     let ino = engine.lookup(ROOT, &segment("b")).await.unwrap().ino;
     let handle = engine.open(ino, WRITE, ANYBODY).await.unwrap().handle;
     engine.write(handle, 0, b"two").await.unwrap();
-    engine.flush(handle).await.unwrap();
+    engine.flush(handle, 0).await.unwrap();
     engine.release(handle).await.unwrap();
     assert_eq!(rig.content("b").await, b"two");
     engine.unlink(ROOT, &segment("b")).await.unwrap();

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::embedded::EmbeddedStore;
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, ContainerName, CopyRequest,
-    CopySource, DeleteSnapshots, HttpHeaders, LeaseRequest, ListItem, ListQuery, LocalStore, Metadata,
-    NewContent, Preconditions, PropertiesChange, PublicAccess, RenameMode,
+    AccessTier, AppendConditions, BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, Change,
+    ContainerAcl, ContainerName, CopyRequest, CopySource, DeleteSnapshots, HttpHeaders, LeaseRequest,
+    ListItem, ListQuery, LocalStore, Metadata, NewContent, Preconditions, PropertiesChange, PublicAccess,
+    RenameMode, SequenceConditions, Tags,
 };
 
 /// A blob's bytes and its metadata value.
@@ -83,9 +84,30 @@ pub(crate) enum Step {
         name: String,
         seed: u8,
     },
+    NewAppend {
+        name: String,
+    },
+    Append {
+        name: String,
+        seed: u8,
+        size: usize,
+    },
+    NewPages {
+        name: String,
+    },
+    /// Whole pages; cleared instead of written if `clear`.
+    Pages {
+        name: String,
+        seed: u8,
+        range: Range<usize>,
+        clear: bool,
+    },
     /// Changes that the model does not see: headers, leases, containers, syncs.
     Unseen(u8),
 }
+
+/// Size of every page blob.
+const PAGE_BLOB: usize = 3 * 64 * 1024;
 
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -107,7 +129,8 @@ impl Model {
         };
         let any_name = format!("top/dir{}/f{}", next(4), next(6));
         let other_name = format!("top/dir{}/f{}", next(4), next(6));
-        let there = self.blobs.keys().nth(next(self.blobs.len().max(1) as u64) as usize).cloned();
+        let plain: Vec<&String> = self.blobs.keys().filter(|name| name.starts_with("top/")).collect();
+        let there = plain.get(next(plain.len().max(1) as u64) as usize).map(|name| (*name).clone());
         let seed = next(256) as u8;
         let size = match next(4) {
             0 => next(20) as usize,
@@ -115,7 +138,11 @@ impl Model {
             2 => 1001 + next(9000) as usize,
             _ => 10_000 + next(90_000) as usize,
         };
-        let choice = next(26);
+        let choice = next(36);
+        if choice >= 26 {
+            let number = next(3);
+            return self.special_step(choice - 26, number, seed, size);
+        }
         let Some(name) = there else { return Step::Put { name: any_name, seed, size } };
         match choice {
             0..4 => Step::Put { name: any_name, seed, size },
@@ -142,7 +169,27 @@ impl Model {
             21 => Step::Blocks { name: any_name, seed, sizes: vec![size % 700, size, 900, 2000] },
             22 if name != other_name => Step::Copy { from: name, to: other_name },
             23 => Step::TakeOver { name, seed },
-            _ => Step::Unseen(seed % 5),
+            _ => Step::Unseen(seed % 6),
+        }
+    }
+
+    /// A step on an append or page blob.
+    fn special_step(&self, choice: u64, number: u64, seed: u8, size: usize) -> Step {
+        let append = choice < 5;
+        let name = format!("{}{number}", if append { "log/a" } else { "disk/d" });
+        match (self.blobs.contains_key(&name), append, choice % 5) {
+            (false, true, _) => Step::NewAppend { name },
+            (false, false, _) => Step::NewPages { name },
+            (true, _, 0) if seed < 40 => Step::Delete { name },
+            (true, _, 0) if seed < 100 => Step::DropSnapshots { name },
+            (true, _, 0) => Step::Snapshot { name },
+            (true, true, _) => Step::Append { name, seed, size: size % 20_000 },
+            (true, false, _) => {
+                let pages = PAGE_BLOB / 512;
+                let (start, length) = (size % pages, 1 + usize::from(seed) % 40);
+                let range = start * 512..(start + length).min(pages) * 512;
+                Step::Pages { name, seed, range, clear: seed.is_multiple_of(5) }
+            }
         }
     }
 
@@ -189,6 +236,19 @@ impl Model {
                     *first = *seed;
                     blob.note.clear();
                 }
+            }
+            Step::NewAppend { name } => {
+                self.blobs.insert(name.clone(), blob(Vec::new()));
+            }
+            Step::Append { name, seed, size } => {
+                self.blobs.get_mut(name).unwrap().bytes.extend(pattern(*seed, *size));
+            }
+            Step::NewPages { name } => {
+                self.blobs.insert(name.clone(), blob(vec![0; PAGE_BLOB]));
+            }
+            Step::Pages { name, seed, range, clear } => {
+                let bytes = if *clear { vec![0; range.len()] } else { pattern(*seed, range.len()) };
+                self.blobs.get_mut(name).unwrap().bytes[range.clone()].copy_from_slice(&bytes);
             }
             Step::Tidy { .. } | Step::Snapshot { .. } | Step::DropSnapshots { .. } | Step::Unseen(_) => {}
         }
@@ -284,6 +344,45 @@ impl Worker {
             Step::Copy { from, to } => self.copy(from, to).await,
             Step::TakeOver { name, seed } => self.take_over(name, *seed, before),
             Step::Unseen(which) => self.unseen(*which, before).await,
+            Step::NewAppend { name } => {
+                store.create_append_blob(&at(name), new(), &ALWAYS).await.unwrap();
+            }
+            Step::Append { name, seed, size } => {
+                let body = pattern(*seed, *size).into();
+                store.append_block(&at(name), body, AppendConditions::default(), &ALWAYS).await.unwrap();
+            }
+            Step::NewPages { name } => {
+                store.create_page_blob(&at(name), PAGE_BLOB as u64, 0, new(), &ALWAYS).await.unwrap();
+            }
+            Step::Pages { name, seed, range, clear } => {
+                let any = SequenceConditions::default();
+                let (start, end) = (range.start as u64, range.end as u64);
+                if *clear {
+                    store.clear_pages(&at(name), start..end, any, &ALWAYS).await.unwrap();
+                } else {
+                    let body = pattern(*seed, range.len()).into();
+                    store.put_pages(&at(name), start, body, any, &ALWAYS).await.unwrap();
+                }
+            }
+        }
+    }
+
+    /// Settings that the model does not see, and an append blob that comes and goes.
+    async fn settings(&self, first: Option<&String>) {
+        let store = &self.store;
+        let name = ContainerName::new("logs").unwrap();
+        let _ = store.create_container(&name, Metadata::new(), PublicAccess::None).await;
+        let log = BlobPath::new(name, BlobName::new("log").unwrap());
+        let any = AppendConditions::default();
+        store.create_append_blob(&log, NewContent::default(), &ALWAYS).await.unwrap();
+        store.append_block(&log, vec![1; 3000].into(), any, &ALWAYS).await.unwrap();
+        store.seal_blob(&log, any, &ALWAYS).await.unwrap();
+        store.set_container_acl(&share(), ContainerAcl::default(), &ALWAYS).await.unwrap();
+        store.set_service_properties("<settings/>".into()).await.unwrap();
+        if let Some(name) = first.filter(|name| name.starts_with("top/")) {
+            let tags = Tags::new([("k".to_owned(), "v".to_owned())].into()).unwrap();
+            store.set_blob_tags(&at(name), tags, &ALWAYS).await.unwrap();
+            store.set_blob_tier(&at(name), None, AccessTier::Cool, &ALWAYS).await.unwrap();
         }
     }
 
@@ -291,8 +390,10 @@ impl Worker {
         let base = self.store.reader(&at(name)).unwrap();
         let scratch = self.store.scratch().unwrap();
         scratch.file().write_all_at(&pattern(seed, range.len()), range.start as u64).unwrap();
-        let ranges: Vec<_> =
-            std::iter::once(range.start as u64..range.end as u64).filter(|r| !r.is_empty()).collect();
+        let ranges: Vec<_> = std::iter::once(range.start as u64..range.end as u64)
+            .filter(|r| !r.is_empty())
+            .map(Change::in_place)
+            .collect();
         let new = NewContent::default();
         self.store.patch(&at(name), &base, &scratch, &ranges, size as u64, new, &ALWAYS).unwrap();
     }
@@ -378,6 +479,7 @@ impl Worker {
                     .await
                     .unwrap();
             }
+            (4, _) => self.settings(before.blobs.keys().next_back()).await,
             (_, _) => LocalStore::sync(&**store).await.unwrap(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 
-use super::{Hello, REPLY_MAX, Reply, Request, line};
+use super::{Hello, REPLY_MAX, Reply, Request, Status, line};
 use crate::cli::paths;
 use crate::store::Progress;
 
@@ -33,6 +33,17 @@ pub(in crate::cli) enum DrainError {
     Refused(String),
     /// The conversation broke.
     Lost(io::Error),
+}
+
+/// Why a request was not fulfilled.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cli) enum AskError {
+    /// The daemon says why.
+    #[error("{0}")]
+    Refused(String),
+    /// The conversation broke.
+    #[error("its daemon does not answer: {0}")]
+    Lost(#[from] io::Error),
 }
 
 impl Client {
@@ -64,7 +75,7 @@ impl Client {
                 stream.get_ref().set_read_timeout(Some(DAEMON_PATIENCE))?;
                 Ok(Self { stream, hello })
             }
-            Reply::Progress(_) | Reply::Done | Reply::Failed { .. } => Err(unexpected()),
+            Reply::Progress(_) | Reply::Status(_) | Reply::Done | Reply::Failed { .. } => Err(unexpected()),
         }
     }
 
@@ -85,8 +96,41 @@ impl Client {
                     }
                     tell(progress.into());
                 }
-                Reply::Hello(_) => return Err(DrainError::Lost(unexpected())),
+                Reply::Hello(_) | Reply::Status(_) => return Err(DrainError::Lost(unexpected())),
             }
+        }
+    }
+
+    /// What the mount knows, everywhere or at and below a path in the share.
+    pub(in crate::cli) fn status(&mut self, below: Option<String>) -> Result<Status, AskError> {
+        ask(&mut self.stream, &Request::Status { below })?;
+        let mut status = Status::default();
+        loop {
+            match next(&mut self.stream)? {
+                Reply::Status(page) => status.append(page),
+                Reply::Done => return Ok(status),
+                Reply::Failed { reason } => return Err(AskError::Refused(reason)),
+                Reply::Hello(_) | Reply::Progress(_) => return Err(unexpected().into()),
+            }
+        }
+    }
+
+    /// Takes an open away from its holder.
+    pub(in crate::cli) fn close_handle(&mut self, id: u64) -> Result<(), AskError> {
+        self.act(&Request::CloseHandle { id })
+    }
+
+    /// Brings back a delete-pending file.
+    pub(in crate::cli) fn undelete(&mut self, path: String) -> Result<(), AskError> {
+        self.act(&Request::Undelete { path })
+    }
+
+    fn act(&mut self, request: &Request) -> Result<(), AskError> {
+        ask(&mut self.stream, request)?;
+        match next(&mut self.stream)? {
+            Reply::Done => Ok(()),
+            Reply::Failed { reason } => Err(AskError::Refused(reason)),
+            Reply::Hello(_) | Reply::Progress(_) | Reply::Status(_) => Err(unexpected().into()),
         }
     }
 }
@@ -116,7 +160,7 @@ mod tests {
     use async_trait::async_trait;
     use nix::unistd::Uid;
 
-    use super::super::{ControlServer, Drainer};
+    use super::super::{ControlServer, PendingRow, Steward};
     use super::*;
 
     /// Drains ten files, one every 20 ms, or fails with `problem`.
@@ -125,13 +169,26 @@ mod tests {
     }
 
     #[async_trait]
-    impl Drainer for Slow {
+    impl Steward for Slow {
         async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
             for files_done in 0..10 {
                 progress(Progress { files_done, files_total: 10, bytes_done: files_done, bytes_total: 10 });
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             self.problem.map_or(Ok(()), |text| Err(text.to_owned()))
+        }
+
+        fn status(&self, below: Option<&str>) -> Status {
+            let row = |n: usize| PendingRow { path: Some(format!("{}/{n}", below.unwrap_or(""))), opens: n };
+            Status { pending_deletes: (0..10_000).map(row).collect(), ..Status::default() }
+        }
+
+        async fn close_handle(&self, id: u64) -> Result<(), String> {
+            if id == 7 { Ok(()) } else { Err(format!("no open has the id {id}")) }
+        }
+
+        async fn undelete(&self, path: &str) -> Result<(), String> {
+            if path == "a" { Ok(()) } else { Err(format!("{path} is not delete pending")) }
         }
     }
 
@@ -178,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn a_long_status_comes_whole() {
+        let rig = rig(None);
+        let mut client = client(&rig).unwrap();
+        let status = client.status(Some("x".into())).unwrap();
+        assert_eq!(status.pending_deletes.len(), 10_000);
+        assert_eq!(status.pending_deletes[9_999].path.as_deref(), Some("x/9999"));
+        assert_eq!(client.status(None).unwrap().pending_deletes[0].path.as_deref(), Some("/0"));
+    }
+
+    #[test]
+    fn actions_are_done_or_refused_with_a_reason() {
+        let rig = rig(None);
+        let mut client = client(&rig).unwrap();
+        client.close_handle(7).unwrap();
+        assert_eq!(client.close_handle(8).unwrap_err().to_string(), "no open has the id 8");
+        client.undelete("a".into()).unwrap();
+        assert_eq!(client.undelete("b".into()).unwrap_err().to_string(), "b is not delete pending");
+    }
+
+    #[test]
     fn closing_is_announced() {
         let rig = rig(None);
         rig.server.as_ref().unwrap().announce_closing();
@@ -221,9 +298,9 @@ mod tests {
         assert!(
             matches!(next(&mut stream).unwrap(), Reply::Failed { reason } if reason.contains("does not know"))
         );
-        stream.get_mut().write_all(&[b'x'; 4096]).unwrap();
+        stream.get_mut().write_all(&[b'x'; 16 * 1024]).unwrap();
         assert!(
-            matches!(next(&mut stream).unwrap(), Reply::Failed { reason } if reason.contains("4096 bytes"))
+            matches!(next(&mut stream).unwrap(), Reply::Failed { reason } if reason.contains("16384 bytes"))
         );
         assert!(next(&mut stream).is_err());
     }

@@ -11,13 +11,15 @@ use serde::{Deserialize, Serialize};
 use crate::store::Progress;
 
 mod client;
+mod rows;
 mod server;
 
-pub(super) use client::{Client, DrainError};
-pub(super) use server::{ControlServer, Drainer};
+pub(super) use client::{AskError, Client, DrainError};
+pub(super) use rows::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, Status};
+pub(super) use server::{ControlServer, Steward};
 
-/// A request line longer than this ends the connection.
-const REQUEST_MAX: u64 = 4096;
+/// A request line longer than this ends the connection. The longest path in a share fits, however it is escaped.
+const REQUEST_MAX: u64 = 16 * 1024;
 /// A reply line longer than this is not believed.
 const REPLY_MAX: u64 = 64 * 1024;
 
@@ -29,6 +31,13 @@ enum Request {
     Hello,
     /// Commit everything that is pending. Answered by [`Reply::Progress`] lines and then [`Reply::Done`].
     Drain,
+    /// What is open, range-locked, leased and delete pending, everywhere or at and below a path in the share.
+    /// Answered by [`Reply::Status`] lines and then [`Reply::Done`].
+    Status { below: Option<String> },
+    /// Take an open away from its holder. Answered by [`Reply::Done`].
+    CloseHandle { id: u64 },
+    /// Bring back a delete-pending file. Answered by [`Reply::Done`].
+    Undelete { path: String },
 }
 
 /// What is answered.
@@ -37,8 +46,12 @@ enum Request {
 enum Reply {
     Hello(Hello),
     Progress(ProgressLine),
+    /// One page of it.
+    Status(Status),
     Done,
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
 }
 
 /// A daemon's description of itself.
@@ -111,6 +124,11 @@ mod tests {
         let text = |message: &Request| String::from_utf8(line(message).unwrap()).unwrap();
         assert_eq!(text(&Request::Hello), "{\"request\":\"hello\"}\n");
         assert_eq!(text(&Request::Drain), "{\"request\":\"drain\"}\n");
+        let some = Request::Status { below: Some("a/b".into()) };
+        assert_eq!(text(&some), "{\"request\":\"status\",\"below\":\"a/b\"}\n");
+        assert_eq!(text(&Request::CloseHandle { id: 7 }), "{\"request\":\"close-handle\",\"id\":7}\n");
+        let back = Request::Undelete { path: "a".into() };
+        assert_eq!(text(&back), "{\"request\":\"undelete\",\"path\":\"a\"}\n");
         let done: Reply = serde_json::from_str("{\"reply\":\"done\"}").unwrap();
         assert_eq!(done, Reply::Done);
     }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::{Hello, REQUEST_MAX, Reply, Request, line};
+use super::{Hello, REQUEST_MAX, Reply, Request, Status, line};
 use crate::cli::paths;
 use crate::store::Progress;
 
@@ -26,11 +26,17 @@ const PEER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often progress is told.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
-/// What the daemon does for its peers.
+/// What the daemon does for its peers. Errors are sentences.
 #[async_trait]
-pub(in crate::cli) trait Drainer: Send + Sync + 'static {
-    /// Commits everything pending; the error is a sentence. May be dropped half-way.
+pub(in crate::cli) trait Steward: Send + Sync + 'static {
+    /// Commits everything pending. May be dropped half-way.
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String>;
+    /// What is open, range-locked, leased and delete pending at and below a path in the share. Blocks: it reads /proc.
+    fn status(&self, below: Option<&str>) -> Status;
+    /// Takes the open with this id away from its holder.
+    async fn close_handle(&self, id: u64) -> Result<(), String>;
+    /// Brings back the delete-pending file at this path in the share.
+    async fn undelete(&self, path: &str) -> Result<(), String>;
 }
 
 /// A listening control socket; its file is removed when this is dropped.
@@ -43,7 +49,7 @@ pub(in crate::cli) struct ControlServer {
 struct Shared {
     hello: Hello,
     closing: Arc<AtomicBool>,
-    drainer: Arc<dyn Drainer>,
+    steward: Arc<dyn Steward>,
 }
 
 impl ControlServer {
@@ -51,7 +57,7 @@ impl ControlServer {
     pub(in crate::cli) fn start(
         dirs: &[PathBuf],
         hello: Hello,
-        drainer: Arc<dyn Drainer>,
+        steward: Arc<dyn Steward>,
     ) -> io::Result<Self> {
         let name = paths::socket_name(&hello.mountpoint);
         let mut result = Err(io::Error::other("no directory for the control socket"));
@@ -63,7 +69,7 @@ impl ControlServer {
         }
         let (file, listener) = result?;
         let closing = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new(Shared { hello, closing: Arc::clone(&closing), drainer });
+        let shared = Arc::new(Shared { hello, closing: Arc::clone(&closing), steward });
         let listener = tokio::spawn(accept(listener, shared));
         Ok(Self { file, closing, listener })
     }
@@ -78,7 +84,7 @@ impl ControlServer {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// Ends every conversation, so that nothing refers to the drainer any more. The file stays until drop.
+    /// Ends every conversation, so that nothing refers to the steward any more. The file stays until drop.
     pub(in crate::cli) async fn stop(&mut self) {
         self.listener.abort();
         // Being cancelled is what was asked for.
@@ -166,7 +172,16 @@ async fn answer_all(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         }
         match serde_json::from_slice(&request) {
             Ok(Request::Hello) => send(&mut stream, &Reply::Hello(shared.hello())).await?,
-            Ok(Request::Drain) => drain(&mut stream, &*shared.drainer).await?,
+            Ok(Request::Drain) => drain(&mut stream, &*shared.steward).await?,
+            Ok(Request::Status { below }) => status(&mut stream, &shared.steward, below).await?,
+            Ok(Request::CloseHandle { id }) => {
+                let done = shared.steward.close_handle(id).await;
+                send(&mut stream, &outcome(done)).await?;
+            }
+            Ok(Request::Undelete { path }) => {
+                let done = shared.steward.undelete(&path).await;
+                send(&mut stream, &outcome(done)).await?;
+            }
             Err(_) => {
                 let reason = format!("leasefs {} does not know this request", shared.hello.version);
                 send(&mut stream, &Reply::Failed { reason }).await?;
@@ -181,12 +196,12 @@ impl Shared {
     }
 }
 
-async fn drain(stream: &mut BufReader<UnixStream>, drainer: &dyn Drainer) -> io::Result<()> {
+async fn drain(stream: &mut BufReader<UnixStream>, steward: &dyn Steward) -> io::Result<()> {
     let (teller, latest) = watch::channel(Progress::default());
     let tell = move |progress| {
         teller.send_replace(progress);
     };
-    let work = drainer.drain(&tell);
+    let work = steward.drain(&tell);
     tokio::pin!(work);
     let mut ticks = tokio::time::interval(PROGRESS_PERIOD);
     let result = loop {
@@ -198,10 +213,27 @@ async fn drain(stream: &mut BufReader<UnixStream>, drainer: &dyn Drainer) -> io:
             }
         }
     };
+    send(stream, &outcome(result)).await
+}
+
+fn outcome(result: Result<(), String>) -> Reply {
     match result {
-        Ok(()) => send(stream, &Reply::Done).await,
-        Err(reason) => send(stream, &Reply::Failed { reason }).await,
+        Ok(()) => Reply::Done,
+        Err(reason) => Reply::Failed { reason },
     }
+}
+
+async fn status(
+    stream: &mut BufReader<UnixStream>,
+    steward: &Arc<dyn Steward>,
+    below: Option<String>,
+) -> io::Result<()> {
+    let steward = Arc::clone(steward);
+    let found = tokio::task::spawn_blocking(move || steward.status(below.as_deref())).await;
+    for page in found.map_err(io::Error::other)?.pages() {
+        send(stream, &Reply::Status(page)).await?;
+    }
+    send(stream, &Reply::Done).await
 }
 
 async fn send(stream: &mut BufReader<UnixStream>, reply: &Reply) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use fuser::ReplyIoctl;
 
+use crate::fs::names::Segment;
 use crate::fs::{Caller, FsError, HandleId};
 
 use super::super::ioctl::{Ioctl, state};
@@ -27,6 +28,10 @@ impl Adapter {
                     }
                     answer(reply, done, |reply, _| reply.ioctl(0, &[]));
                 }
+                Ioctl::Undelete(_) => {
+                    let problem = Err(FsError::Invalid("ask the directory that the file was in"));
+                    answer(reply, problem, |reply, ()| reply.ioctl(0, &[]));
+                }
             }
         });
     }
@@ -42,13 +47,15 @@ impl Adapter {
                     answer(reply, engine.directory_state(handle), |reply, now| reply.ioctl(0, &state(&now)));
                 }
                 Ioctl::SetDelete(_) => {
-                    answer(
-                        reply,
-                        Err(FsError::Invalid("directories are removed with rmdir")),
-                        |reply, ()| {
-                            reply.ioctl(0, &[]);
-                        },
-                    );
+                    let problem = Err(FsError::Invalid("directories are removed with rmdir"));
+                    answer(reply, problem, |reply, ()| reply.ioctl(0, &[]));
+                }
+                Ioctl::Undelete(name) => {
+                    let done = match Segment::from_file_name(&name) {
+                        Ok(name) => engine.undelete_in(handle, &name, caller).await,
+                        Err(problem) => Err(problem),
+                    };
+                    answer(reply, done, |reply, ()| reply.ioctl(0, &[]));
                 }
             }
         });

@@ -30,7 +30,10 @@ impl Adapter {
     }
 
     pub(super) fn list_plus(&self, ino: Ino, handle: HandleId, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let under_way = self.requests.begin();
         self.with_engine(|engine| async move {
+            // Until it is answered.
+            let _under_way = under_way;
             for (position, name, target) in dots(&engine, ino).into_iter().filter(|dot| dot.0 > offset) {
                 // The kernel takes no attributes from these two.
                 let attr = fuser::FileAttr { kind: FileType::Directory, ..absent() };

@@ -117,17 +117,17 @@ impl Call<'_> {
 
     /// Conditions of a read.
     pub(super) fn read_conditions(&self) -> Result<Preconditions> {
-        Self::judged(Conditions::of_read(self.headers())?, headers::IF_TAGS)
+        Self::judged(&Conditions::of_read(self.headers())?, headers::IF_TAGS)
     }
 
     /// Conditions of a write or delete.
     pub(super) fn write_conditions(&self) -> Result<Preconditions> {
-        Self::judged(Conditions::of_write(self.headers())?, headers::IF_TAGS)
+        Self::judged(&Conditions::of_write(self.headers())?, headers::IF_TAGS)
     }
 
     /// Conditions on the source of a copy.
     pub(super) fn source_conditions(&self) -> Result<Preconditions> {
-        let conditions = Self::judged(Conditions::of_source(self.headers())?, headers::SOURCE_IF_TAGS)?;
+        let conditions = Self::judged(&Conditions::of_source(self.headers())?, headers::SOURCE_IF_TAGS)?;
         Ok(conditions.without_lease())
     }
 
@@ -137,7 +137,7 @@ impl Call<'_> {
         Ok(Preconditions { lease: all.lease, if_tags: all.if_tags, ..Preconditions::default() })
     }
 
-    fn judged(conditions: Conditions, tags_header: &str) -> Result<Preconditions> {
+    fn judged(conditions: &Conditions, tags_header: &str) -> Result<Preconditions> {
         let if_tags = match &conditions.if_tags {
             None => None,
             Some(text) => {
@@ -148,8 +148,8 @@ impl Call<'_> {
             }
         };
         Ok(Preconditions {
-            if_match: conditions.if_match.map(known_etags),
-            if_none_match: conditions.if_none_match.map(known_etags),
+            if_match: conditions.if_match.as_ref().map(known_etags),
+            if_none_match: conditions.if_none_match.as_ref().map(known_etags),
             if_modified_since: conditions.if_modified_since,
             if_unmodified_since: conditions.if_unmodified_since,
             lease: conditions.lease,
@@ -215,7 +215,7 @@ impl Call<'_> {
 }
 
 /// The ETags that a blob of ours can have; the others match nothing.
-fn known_etags(list: EtagList) -> EtagMatch {
+fn known_etags(list: &EtagList) -> EtagMatch {
     match list.known() {
         None => EtagMatch::Any,
         Some(known) => EtagMatch::List(known.into_iter().map(|etag| ETag(etag.0)).collect()),

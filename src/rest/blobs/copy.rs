@@ -5,7 +5,7 @@ use super::BlobService;
 use super::append::{append_conditions, append_max, appended_reply};
 use super::blocks::block_id;
 use super::call::Call;
-use super::failure::Result;
+use super::failure::{Failure, Result};
 use super::pages::{PAGES_MAX, page_range, page_reply, sequence_conditions};
 use super::put::{new_content, put_blob_max, put_block_max, put_reply, sums_headers};
 use super::receive::Received;
@@ -179,12 +179,7 @@ impl BlobService {
         let of_source = call.source_conditions()?;
         self.check_source(own, &of_source).await?;
         let source = CopySource { at: own.at.clone(), snapshot: own.snapshot, conditions: of_source };
-        let copied = self.store.copy_blob(&source, at, request, &conditions).await;
-        copied.map_err(|error| match error {
-            // A copy says which side of it the condition was about.
-            StoreError::ConditionNotMet => Fault::new(ErrorCode::TargetConditionNotMet).into(),
-            error => error.into(),
-        })
+        self.store.copy_blob(&source, at, request, &conditions).await.map_err(about_target)
     }
 
     /// A copy whose bytes go through this process.
@@ -212,7 +207,12 @@ impl BlobService {
             tier: call.tier()?,
             copy: Some(copy),
         };
-        self.store_fetched(at, fetched, new, &conditions).await
+        match self.store_fetched(at, fetched, new, &conditions).await {
+            Err(Failure::Refused(fault)) if fault.code == ErrorCode::ConditionNotMet => {
+                Err(ErrorCode::TargetConditionNotMet.into())
+            }
+            other => other,
+        }
     }
 
     /// Makes fetched content a block blob.
@@ -235,6 +235,14 @@ impl BlobService {
         }
         let blob = self.store.blob_properties(&own.at, own.snapshot, &Preconditions::default()).await?;
         Ok(blob.tags.clone())
+    }
+}
+
+/// What a store's refusal means when it is about the target of a copy.
+fn about_target(error: StoreError) -> Failure {
+    match error {
+        StoreError::ConditionNotMet => ErrorCode::TargetConditionNotMet.into(),
+        other => other.into(),
     }
 }
 

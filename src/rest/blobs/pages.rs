@@ -96,7 +96,9 @@ pub(super) fn page_range(call: &Call<'_>) -> Result<std::ops::Range<u64>> {
     let length = asked.length().unwrap_or(0);
     let end = asked.first.checked_add(length);
     match end {
-        Some(end) if asked.first % PAGE_BYTES == 0 && length % PAGE_BYTES == 0 => Ok(asked.first..end),
+        Some(end) if asked.first.is_multiple_of(PAGE_BYTES) && length.is_multiple_of(PAGE_BYTES) => {
+            Ok(asked.first..end)
+        }
         _ => Err(Fault::invalid_header(headers::X_MS_RANGE, asked.to_text()).into()),
     }
 }

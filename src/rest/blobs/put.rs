@@ -77,7 +77,7 @@ impl BlobService {
         let conditions = self.overwrite_conditions(call, call.write_conditions()?)?;
         let size: u64 = headers::number(call.headers(), headers::BLOB_CONTENT_LENGTH)?
             .ok_or_else(|| Fault::missing_header(headers::BLOB_CONTENT_LENGTH))?;
-        if size % PAGE_BYTES != 0 {
+        if !size.is_multiple_of(PAGE_BYTES) {
             return Err(Fault::invalid_header(headers::BLOB_CONTENT_LENGTH, size.to_string()).into());
         }
         let number = sequence_number(call)?;

@@ -40,6 +40,7 @@ pub struct RequestBody {
     /// Absent: no body.
     incoming: Option<Incoming>,
     length: u64,
+    received: u64,
     /// Whether the client waits for a word before it sends.
     asks_first: bool,
     pace: Pace,
@@ -63,13 +64,19 @@ impl RequestBody {
     pub(super) fn new(incoming: Incoming, head: &http::request::Parts, limits: &Limits) -> Self {
         let length = incoming.size_hint().exact().unwrap_or(0);
         let pace = Pace { time: limits.body_pace_time, bytes: limits.body_pace_bytes, stretch: None };
-        Self { incoming: Some(incoming), length, asks_first: head.headers.contains_key(header::EXPECT), pace }
+        Self {
+            incoming: Some(incoming),
+            length,
+            received: 0,
+            asks_first: head.headers.contains_key(header::EXPECT),
+            pace,
+        }
     }
 
     /// No body, for a request that is part of another one.
     pub fn empty() -> Self {
         let pace = Pace { time: Duration::ZERO, bytes: 0, stretch: None };
-        Self { incoming: None, length: 0, asks_first: false, pace }
+        Self { incoming: None, length: 0, received: 0, asks_first: false, pace }
     }
 
     /// The length the client declared.
@@ -94,6 +101,7 @@ impl RequestBody {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
                         self.pace.came(bytes.len() as u64);
+                        self.received += bytes.len() as u64;
                         return Ok(Some(bytes));
                     }
                 }
@@ -118,12 +126,13 @@ impl RequestBody {
         Ok(all.freeze())
     }
 
-    /// Reads on a body that nobody wants, so that the client sees the answer before the connection may close.
-    pub async fn drain(&mut self) {
-        if self.asks_first || self.length > DRAIN_MAX {
-            return;
+    /// Reads a body that nobody wants to its end, in the background, so that a client that is still sending gets to
+    /// see its answer. Too long a rest is not read; the connection then closes behind the answer.
+    pub fn drain(mut self) {
+        let left = self.length - self.received.min(self.length);
+        if left > 0 && left <= DRAIN_MAX && !self.asks_first {
+            tokio::spawn(async move { while let Ok(Some(_)) = self.next().await {} });
         }
-        while let Ok(Some(_)) = self.next().await {}
     }
 }
 

@@ -381,3 +381,21 @@ fn a_stored_lease_comes_back_and_a_wrong_one_does_not() {
     let bytes = postcard::to_allocvec(&Some(14_u8)).unwrap();
     assert!(postcard::from_bytes::<LeaseDuration>(&bytes).is_err());
 }
+
+#[test]
+fn observed_leases_have_the_state_that_was_seen() {
+    let now = Moment(1_790_000_000_000_000_000);
+    for state in [
+        LeaseState::Available,
+        LeaseState::Leased,
+        LeaseState::Expired,
+        LeaseState::Breaking,
+        LeaseState::Broken,
+    ] {
+        for infinite in [false, true] {
+            assert_eq!(Lease::observed(state, infinite, now).state(now), state);
+        }
+    }
+    let infinite = Lease::observed(LeaseState::Leased, true, now);
+    assert!(infinite.duration(now).is_some_and(LeaseDuration::is_infinite));
+}

@@ -117,7 +117,51 @@ impl Node {
     }
 }
 
+impl std::fmt::Display for TagExpression {
+    /// In the language it is read from.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (nodes, word) = match self {
+            Node::Compare { name, operator, value } => {
+                match name {
+                    Name::Tag(name) => write!(f, "\"{}\"", name.replace('"', "\"\""))?,
+                    Name::Container => f.write_str("@container")?,
+                }
+                return write!(f, " {} '{}'", operator.sign(), value.replace('\'', "''"));
+            }
+            Node::Any(nodes) => (nodes, " OR "),
+            Node::All(nodes) => (nodes, " AND "),
+        };
+        for (index, node) in nodes.iter().enumerate() {
+            if index > 0 {
+                f.write_str(word)?;
+            }
+            match node {
+                Node::Any(_) | Node::All(_) => write!(f, "({node})")?,
+                Node::Compare { .. } => node.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Operator {
+    fn sign(self) -> &'static str {
+        match self {
+            Operator::Equal => "=",
+            Operator::NotEqual => "<>",
+            Operator::Greater => ">",
+            Operator::GreaterOrEqual => ">=",
+            Operator::Less => "<",
+            Operator::LessOrEqual => "<=",
+        }
+    }
+
     fn holds(self, found: Option<&str>, value: &str) -> bool {
         let Some(found) = found else { return self == Operator::NotEqual };
         match self {
@@ -301,7 +345,7 @@ mod tests {
 
     #[test]
     fn conditions_compare_and_combine() {
-        let blob = tags(&[("project", "x"), ("year", "2026"), ("it's", "a'b")]);
+        let blob = tags(&[("project", "x"), ("year", "2026"), ("a b", "c:d")]);
         let holds = |text: &str| TagExpression::condition(text).unwrap().holds("c", &blob);
         for yes in [
             "\"project\" = 'x'",
@@ -309,7 +353,7 @@ mod tests {
             "project = 'y' OR year < '2027'",
             "project = 'x' and (year = '1' or year <> '2')",
             "missing <> 'v'",
-            "\"it's\" = 'a''b'",
+            "\"a b\" = 'c:d' AND project <> 'it''s'",
             "year > '2025' AND year <= '2026'",
         ] {
             assert!(holds(yes), "{yes}");
@@ -332,6 +376,18 @@ mod tests {
             assert!(TagExpression::condition(bad).is_ok(), "{bad}");
         }
         assert!(TagExpression::condition("@container = 'c'").is_err());
+    }
+
+    #[test]
+    fn expressions_are_written_as_they_are_read() {
+        for text in
+            ["\"k\" = 'it''s'", "a = 'b' AND (c <> 'd' OR e >= 'f')", "(a = 'b' AND c = 'd') OR e < 'f'"]
+        {
+            let parsed = TagExpression::condition(text).unwrap();
+            assert_eq!(TagExpression::condition(&parsed.to_string()), Ok(parsed), "{text}");
+        }
+        let search = TagExpression::search("@container = 'photos' AND k = 'v'").unwrap();
+        assert_eq!(search.to_string(), "@container = 'photos' AND \"k\" = 'v'");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Changing single blobs: put, publish, patch, properties, delete.
 
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use md5::{Digest, Md5};
 use crate::store::body::Place;
 use crate::store::conditions::{Presence, WriteKind, judge_write};
 use crate::store::{
-    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, ContentReader, Metadata, NewContent,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, Change, ContentReader, Metadata, NewContent,
     Preconditions, Result, Scratch, StoreError, crash_point,
 };
 
@@ -72,7 +71,7 @@ pub(super) struct Placed {
 
 impl EmbeddedStore {
     /// Small bodies go into the database, others into files of their own.
-    pub(super) fn place_body(&self, body: BlobBody, point: &str) -> Result<Placed> {
+    pub(super) fn place_body(&self, body: BlobBody) -> Result<Placed> {
         let size = body.size();
         match body.into_place() {
             Place::Memory(bytes) if size <= self.inline_max => {
@@ -82,14 +81,12 @@ impl EmbeddedStore {
                 let scratch = self.files.scratch()?;
                 write_all(&scratch, &bytes, 0)?;
                 self.settle_written(scratch.file())?;
-                crash_point(point);
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
             Place::File(scratch) if size <= self.inline_max => {
                 Ok(Placed { body: Body::Bytes(read_scratch(&scratch, size)?), _file: None })
             }
             Place::File(scratch) => {
-                crash_point(point);
                 self.files.remember(scratch.id(), scratch.file());
                 Ok(Placed { body: Body::Pieces(whole(&scratch, size)), _file: Some(scratch) })
             }
@@ -106,7 +103,8 @@ impl EmbeddedStore {
         let size = body.size();
         new.content_md5 =
             new.content_md5.or(body.md5()).or_else(|| body.as_bytes().map(|bytes| Md5::digest(bytes).into()));
-        let placed = self.place_body(body, "put_blob_after_write")?;
+        let placed = self.place_body(body)?;
+        crash_point("put_blob_after_write");
         self.make_version(at, NewVersion::whole(placed.body, size, new), conditions, points!("put_blob"))
     }
 
@@ -152,13 +150,13 @@ impl EmbeddedStore {
         at: &BlobPath,
         base: &ContentReader,
         scratch: &Scratch,
-        ranges: &[Range<u64>],
+        changes: &[Change],
         size: u64,
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         if size <= self.inline_max {
-            let body = Body::Bytes(merged(base, scratch, ranges, size)?);
+            let body = Body::Bytes(merged(base, scratch, changes, size)?);
             return self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         }
         self.files.remember(scratch.id(), scratch.file());
@@ -179,7 +177,7 @@ impl EmbeddedStore {
             }
         };
         crash_point("patch_after_base");
-        let body = Body::Pieces(extents::replace(&pieces, ranges, scratch.id(), size));
+        let body = Body::Pieces(extents::replace(&pieces, changes, scratch.id(), size));
         let answer = self.make_version(at, NewVersion::local(body, size, new), conditions, points!("patch"));
         drop(file);
         answer
@@ -334,16 +332,19 @@ fn read_up_to(scratch: &Scratch, buffer: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// `base` with `ranges` replaced from `scratch`, as bytes; small enough for memory.
-fn merged(base: &ContentReader, scratch: &Scratch, ranges: &[Range<u64>], size: u64) -> Result<Bytes> {
+/// `base` with `changes` taken from `scratch`, as bytes; small enough for memory.
+fn merged(base: &ContentReader, scratch: &Scratch, changes: &[Change], size: u64) -> Result<Bytes> {
     let mut buffer = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
     base.read_at(&mut buffer, 0).map_err(|error| StoreError::io("read the base of a patch", error))?;
-    for range in ranges {
+    for Change { range, from } in changes {
         let place = usize::try_from(range.start).unwrap_or(usize::MAX)
             ..usize::try_from(range.end).unwrap_or(usize::MAX);
         let part =
             buffer.get_mut(place).ok_or_else(|| StoreError::Damaged("a patch range is outside".into()))?;
-        read_up_to(scratch, part, range.start)?;
+        part.fill(0);
+        if let Some(from) = from {
+            read_up_to(scratch, part, *from)?;
+        }
     }
     Ok(buffer.into())
 }

@@ -17,6 +17,8 @@ use crate::store::{
     CopySource, Limit, NewContent, Preconditions, Result, Scratch, StoreError,
 };
 
+use crate::store::crash_point;
+
 use super::blobs::{Body, NewVersion, write_all};
 use super::kv::{Kv, Space, View};
 use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode, encode};
@@ -166,7 +168,8 @@ impl EmbeddedStore {
             return Err(StoreError::InvalidBlockId);
         }
         let size = body.size();
-        let placed = self.place_body(body, "put_block_after_write")?;
+        let placed = self.place_body(body)?;
+        crash_point("put_block_after_write");
         self.write(Growth::Adds, points!("put_block"), |tx| tx.stage(at, id, placed.body, size, lease))
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::store::{ChangeEvent, ChangeFeed};
+use crate::store::{ChangeEvent, ChangeFeed, Lag};
 
 /// Events that wait for one subscriber at most.
 const WAITING_EVENTS: usize = 16 << 10;
@@ -30,29 +30,41 @@ struct Queue {
     user: UserId,
     state: Mutex<State>,
     some: Condvar,
+    lag: Arc<Lag>,
 }
 
 #[derive(Default)]
 struct State {
     events: VecDeque<ChangeEvent>,
+    /// Number of the last change in the queue or before.
+    last: u64,
     closed: bool,
+}
+
+/// A change that has begun and that others will be told of, whatever becomes of it.
+pub(super) struct Begun {
+    queues: Vec<(Arc<Queue>, u64)>,
+    events: Vec<ChangeEvent>,
 }
 
 /// A subscription of one user.
 pub(super) struct Feed {
     queue: Arc<Queue>,
     count: Arc<AtomicUsize>,
+    /// Number of the last change that was handed out.
+    taken: u64,
 }
 
 impl Changes {
     /// Starts a subscription: the user hears of what others change from now on.
     pub(super) fn subscribe(&self, user: UserId) -> Feed {
-        let queue = Arc::new(Queue { user, state: Mutex::default(), some: Condvar::new() });
+        let queue = Queue { user, state: Mutex::default(), some: Condvar::new(), lag: Arc::default() };
+        let queue = Arc::new(queue);
         let mut queues = self.queues.lock();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(&queue));
         self.count.fetch_add(1, Ordering::Relaxed);
-        Feed { queue, count: Arc::clone(&self.count) }
+        Feed { queue, count: Arc::clone(&self.count), taken: 0 }
     }
 
     /// Whether anybody listens at all.
@@ -60,16 +72,18 @@ impl Changes {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells everybody except the user who made the changes.
-    pub(super) fn tell(&self, by: UserId, events: &[ChangeEvent]) {
-        if events.is_empty() {
-            return;
+    /// Before anybody can see a change: everybody except its maker is going to be told of these events.
+    pub(super) fn begin(&self, by: UserId, events: Vec<ChangeEvent>) -> Begun {
+        let mut queues = Vec::new();
+        if !events.is_empty() {
+            let all = self.queues.lock();
+            let others = all.iter().filter_map(Weak::upgrade).filter(|queue| queue.user != by);
+            queues.extend(others.map(|queue| {
+                let number = queue.lag.begin();
+                (queue, number)
+            }));
         }
-        for queue in self.queues.lock().iter().filter_map(Weak::upgrade) {
-            if queue.user != by {
-                queue.add(events);
-            }
-        }
+        Begun { queues, events }
     }
 
     /// No more changes will come.
@@ -81,9 +95,26 @@ impl Changes {
     }
 }
 
+impl Begun {
+    /// It happened: tells them.
+    pub(super) fn done(self) {
+        for (queue, number) in &self.queues {
+            queue.add(&self.events, *number);
+        }
+    }
+
+    /// It may or may not have happened.
+    pub(super) fn in_doubt(self) {
+        for (queue, number) in &self.queues {
+            queue.add(&[ChangeEvent::Everything], *number);
+        }
+    }
+}
+
 impl Queue {
-    fn add(&self, events: &[ChangeEvent]) {
+    fn add(&self, events: &[ChangeEvent], number: u64) {
         let mut state = self.state.lock();
+        state.last = number;
         if state.events.len() + events.len() > WAITING_EVENTS {
             state.events.clear();
             state.events.push_back(ChangeEvent::Everything);
@@ -101,12 +132,23 @@ impl ChangeFeed for Feed {
             self.queue.some.wait_for(&mut state, wait);
         }
         let events: Vec<ChangeEvent> = state.events.drain(..).collect();
+        self.taken = state.last;
         if events.is_empty() && state.closed { None } else { Some(events) }
+    }
+
+    fn handled(&mut self) {
+        self.queue.lag.handle(self.taken);
+    }
+
+    fn lag(&self) -> Arc<Lag> {
+        Arc::clone(&self.queue.lag)
     }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
+        // Nobody is left to be waited for.
+        self.queue.lag.handle(u64::MAX);
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -125,7 +167,7 @@ mod tests {
         let changes = Changes::default();
         assert!(!changes.anybody());
         let (mut maker, mut other) = (changes.subscribe(1), changes.subscribe(2));
-        changes.tell(1, &[event("a"), event("b")]);
+        changes.begin(1, vec![event("a"), event("b")]).done();
         let heard = other.next(Duration::ZERO).unwrap();
         let names: Vec<&str> = heard
             .iter()
@@ -145,12 +187,37 @@ mod tests {
         let changes = Changes::default();
         let mut feed = changes.subscribe(2);
         for _ in 0..WAITING_EVENTS + 10 {
-            changes.tell(1, &[event("a")]);
+            changes.begin(1, vec![event("a")]).done();
         }
         let heard = feed.next(Duration::ZERO).unwrap();
         assert!(matches!(heard[0], ChangeEvent::Everything));
         assert!(heard.len() < WAITING_EVENTS);
         changes.close();
         assert!(feed.next(Duration::from_secs(60)).is_none());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told_when_what_had_begun_is_handled() {
+        let changes = Changes::default();
+        let mut feed = changes.subscribe(2);
+        let lag = feed.lag();
+        lag.caught_up().await;
+        let begun = changes.begin(1, vec![event("a")]);
+        let waiter = tokio::spawn({
+            let lag = feed.lag();
+            async move { lag.caught_up().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        begun.done();
+        assert_eq!(feed.next(Duration::ZERO).unwrap().len(), 1);
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished(), "taken, and not yet dealt with");
+        feed.handled();
+        waiter.await.unwrap();
+        changes.begin(1, vec![event("b")]).in_doubt();
+        assert!(matches!(feed.next(Duration::ZERO).unwrap()[..], [ChangeEvent::Everything]));
+        drop(feed);
+        lag.caught_up().await;
     }
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::store::Change;
+
 use super::record::{Extent, Source};
 
 /// The pieces of `extents` in `range`; zeros behind the end.
@@ -11,14 +13,14 @@ pub(super) fn slice(extents: &[Extent], range: Range<u64>) -> Vec<Extent> {
     out
 }
 
-/// `base` with `ranges` (sorted, not overlapping, within `size`) taken from the same places of `file`, cut or
-/// extended with zeros to `size`.
-pub(super) fn replace(base: &[Extent], ranges: &[Range<u64>], file: u64, size: u64) -> Vec<Extent> {
-    let mut out = Vec::with_capacity(base.len() + 2 * ranges.len());
+/// `base` with `changes` (sorted, not overlapping, within `size`) taken from `file`, cut or extended with zeros to
+/// `size`.
+pub(super) fn replace(base: &[Extent], changes: &[Change], file: u64, size: u64) -> Vec<Extent> {
+    let mut out = Vec::with_capacity(base.len() + 2 * changes.len());
     let mut done = 0;
-    for range in ranges {
+    for Change { range, from } in changes {
         append_slice(&mut out, base, done..range.start);
-        let source = Some(Source { file, offset: range.start });
+        let source = from.map(|offset| Source { file, offset });
         append(&mut out, Extent { len: range.end - range.start, source });
         done = range.end;
     }
@@ -100,7 +102,8 @@ mod tests {
                     expected[at as usize] = Some((99, at));
                 }
             }
-            let got = replace(&base, &ranges, 99, size);
+            let changes: Vec<Change> = ranges.into_iter().map(Change::in_place).collect();
+            let got = replace(&base, &changes, 99, size);
             prop_assert_eq!(bytes(&got), expected);
             let joined = got.windows(2).all(|w| {
                 let mut both = vec![w[0]];

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
 use parking_lot::RwLock;
 
 use crate::store::StoreError;
+
+use super::journal::Journal;
 
 /// How long a reopen waits for running listings to let go of the old handle.
 const REOPEN_WAIT: Duration = Duration::from_secs(10);
@@ -85,15 +87,19 @@ impl From<KvError> for StoreError {
     }
 }
 
+impl From<io::Error> for KvError {
+    fn from(source: io::Error) -> Self {
+        match StoreError::io("", source) {
+            StoreError::Io { source, .. } => KvError::Io(source),
+            _ => KvError::Full,
+        }
+    }
+}
+
 impl From<fjall::Error> for KvError {
     fn from(error: fjall::Error) -> Self {
         match error {
-            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => {
-                match StoreError::io("", source) {
-                    StoreError::Io { source, .. } => KvError::Io(source),
-                    _ => KvError::Full,
-                }
-            }
+            fjall::Error::Io(source) | fjall::Error::Storage(fjall::LsmError::Io(source)) => source.into(),
             fjall::Error::Locked => KvError::InUse,
             fjall::Error::Poisoned => KvError::Io(io::Error::other("an earlier write failed")),
             other => KvError::Damaged(format!("{other:?}")),
@@ -187,13 +193,16 @@ fn space_options(space: Space, memtable: u64) -> KeyspaceCreateOptions {
 /// The database.
 pub(super) struct Kv {
     path: PathBuf,
+    journal: Journal,
     options: KvOptions,
     /// Empty only after a reopen failed; the next use tries again.
     state: RwLock<Option<Arc<Handles>>>,
     reopened: AtomicU64,
     removed: [AtomicU64; SPACES.len()],
-    /// Something was committed since the last sync.
-    dirty: AtomicBool,
+    /// How many commits have ended, and how many of them a finished sync has covered. A file that the last commit made
+    /// useless may be removed only when they are equal: while a sync is still running, they are not.
+    committed: AtomicU64,
+    synced: AtomicU64,
     /// Ended on purpose: never opened again.
     closed: AtomicBool,
 }
@@ -204,11 +213,14 @@ impl Kv {
         let handles = Handles::open(path, options)?;
         Ok(Self {
             path: path.to_owned(),
+            journal: Journal::new(path),
             options,
             state: RwLock::new(Some(Arc::new(handles))),
             reopened: AtomicU64::new(0),
             removed: Default::default(),
-            dirty: AtomicBool::new(true),
+            // What was there before may not be on the disk.
+            committed: AtomicU64::new(1),
+            synced: AtomicU64::new(0),
             closed: AtomicBool::new(false),
         })
     }
@@ -254,22 +266,26 @@ impl Kv {
                     }
                 }
             }
-            self.dirty.store(true, Ordering::Relaxed);
             Ok(library_batch.commit()?)
         });
+        // Not before: a sync that began meanwhile may have missed it.
+        self.committed.fetch_add(1, Ordering::AcqRel);
         result.inspect_err(|error| self.start_over(error))
     }
 
     /// Makes every batch committed so far survive a power loss.
     pub(super) fn sync(&self) -> Result<(), KvError> {
-        self.dirty.store(false, Ordering::Relaxed);
-        let result = self.with(|handles| Ok(handles.db.persist(PersistMode::SyncData)?));
-        result.inspect_err(|error| self.start_over(error))
+        let covered = self.committed.load(Ordering::Acquire);
+        // The handles are held so that nobody opens the database anew meanwhile.
+        let result = self.with(|_| self.journal.sync().map_err(KvError::from));
+        result.inspect_err(|error| self.start_over(error))?;
+        self.synced.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Whether a sync would have something to do.
     pub(super) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Relaxed)
+        self.synced.load(Ordering::Acquire) < self.committed.load(Ordering::Acquire)
     }
 
     /// A consistent view of all spaces for ordered reading.
@@ -309,6 +325,7 @@ impl Kv {
             return Err(closed());
         }
         wait_for_others(state.take());
+        self.journal.forget();
         self.reopened.fetch_add(1, Ordering::Relaxed);
         *state = Some(Arc::new(Handles::open(&self.path, self.options)?));
         Ok(())

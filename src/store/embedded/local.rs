@@ -1,15 +1,14 @@
 //! The local abilities, as the engine calls them.
 
 use std::fs::File;
-use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::store::{
-    BlobBody, BlobPath, BlobProperties, ByteRange, ContentReader, Found, LocalStore, Metadata, NewContent,
-    Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
+    BlobBody, BlobPath, BlobProperties, ByteRange, Change, ChangeFeed, ContentReader, Found, LocalStore,
+    Metadata, NewContent, Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
 use super::EmbeddedStore;
@@ -56,12 +55,12 @@ impl LocalStore for EmbeddedStore {
         at: &BlobPath,
         base: &ContentReader,
         scratch: &Scratch,
-        ranges: &[Range<u64>],
+        changes: &[Change],
         size: u64,
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        self.blob_patch(at, base, scratch, ranges, size, new, conditions)
+        self.blob_patch(at, base, scratch, changes, size, new, conditions)
     }
 
     fn open_version(
@@ -121,6 +120,10 @@ impl LocalStore for EmbeddedStore {
 
     async fn checkpoint(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
         self.checkpoint_with(progress).await
+    }
+
+    fn changes(&self) -> Box<dyn ChangeFeed> {
+        Box::new(self.parts.changes.subscribe(self.user))
     }
 
     fn space(&self) -> Result<Space> {

@@ -20,6 +20,7 @@ mod containers;
 mod content;
 mod copy;
 mod extents;
+mod journal;
 mod keeper;
 mod kv;
 mod leases;
@@ -61,7 +62,7 @@ pub use check::{CheckError, CheckReport, check};
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 
-use crate::store::{ChangeFeed, Progress, Result, StoreError};
+use crate::store::{Progress, Result, StoreError};
 
 use cache::Cache;
 use changes::{Changes, UserId};
@@ -145,11 +146,6 @@ impl EmbeddedStore {
     /// The store's own user, for work that nobody asked for.
     fn keeper_user(parts: Arc<Parts>) -> Self {
         Self { parts, user: 0, durable: false }
-    }
-
-    /// Tells this user from now on what others change.
-    pub fn subscribe(&self) -> Box<dyn ChangeFeed> {
-        Box::new(self.changes.subscribe(self.user))
     }
 
     /// What a durable user wrote by itself is on the disk before a record names it: the record may be there at any

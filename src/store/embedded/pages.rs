@@ -32,8 +32,8 @@ pub(super) const PAGES_TAG: u8 = b'p';
 /// What one record of a map covers.
 pub(super) const CHUNK: u64 = 1 << 20;
 
-/// A page log is used up to this size.
-const LOG_BYTES: u64 = 16 << 20;
+/// A page log is used up to this size. It goes when the last page in it was overwritten, so it must not be too big.
+const LOG_BYTES: u64 = 4 << 20;
 
 const SIZE_MAX: u64 = 8 << 40;
 

@@ -179,6 +179,19 @@ impl Tx<'_> {
         Ok(taken.properties)
     }
 
+    /// Snapshots of a blob whose content is in this file, with their keys.
+    pub(super) fn snapshots_on(&self, id: u64, file: u64) -> Result<Vec<(Vec<u8>, Entry)>> {
+        let mut found = Vec::new();
+        for pair in self.store.kv.view()?.prefix(Space::Misc, &snapshots_key(id)) {
+            let (key, value) = pair?;
+            let entry = Entry::decode(&value)?;
+            if entry.content.files().contains(&file) {
+                found.push((key.to_vec(), entry));
+            }
+        }
+        Ok(found)
+    }
+
     /// Removes all snapshots of a blob.
     pub(super) fn drop_snapshots(&mut self, id: u64) -> Result<()> {
         let view = self.store.kv.view()?;

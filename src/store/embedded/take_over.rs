@@ -3,13 +3,14 @@
 use std::fs::OpenOptions;
 use std::sync::Arc;
 
-use crate::store::{BlobPath, ContentReader, Result, Scratch, StoreError, crash_point};
+use crate::store::{BlobKind, BlobPath, ContentReader, Result, Scratch, StoreError, crash_point};
 
-use super::blobs::{whole, write_all};
+use super::blobs::write_all;
 use super::committer::persist;
+use super::kv::Space;
 use super::reading::ReaderPin;
 use super::record::{Content, Entry, Extent, Source};
-use super::tx::points;
+use super::tx::{Tx, points};
 use super::{EmbeddedStore, Growth};
 
 /// Bytes copied at a time.
@@ -18,37 +19,58 @@ const CHUNK: usize = 1 << 20;
 impl EmbeddedStore {
     pub(super) fn blob_take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch> {
         let number = only_file(reader)?;
+        // Appends go into the same file, pages are found by a map, and a copy may need the file after the blob is gone.
+        let other_kind = reader.properties().kind != BlobKind::Block;
+        if other_kind || (at.is_none() && self.reference_count(number)? > 0) {
+            return self.copy_of(reader);
+        }
         let path = self.files.path(number);
         // While the blob still refers to the file its name is there; the reader's pin keeps it after that.
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| StoreError::io(format!("open {}", path.display()), error))?;
-        if let Some(at) = at {
-            self.move_version(at, reader)?;
+        if let Some(at) = at
+            && let Some(copy) = self.move_version(at, reader)?
+        {
+            return Ok(copy);
         }
         Ok(self.files.hold(number, Arc::new(file)))
     }
 
-    /// Gives the current version a copy of its bytes, and makes that durable: the original is overwritten next.
-    fn move_version(&self, at: &BlobPath, reader: &ContentReader) -> Result<()> {
+    /// Gives the current version, and snapshots that share its file, a copy of the bytes, and makes that durable: the
+    /// original is overwritten next. If another blob shares the file it must stay as it is: the copy is answered
+    /// instead, for the writer.
+    fn move_version(&self, at: &BlobPath, reader: &ContentReader) -> Result<Option<Scratch>> {
         let copy = self.copy_of(reader)?;
         copy.file().sync_data().map_err(|error| StoreError::io("sync content", error))?;
         crash_point("take_over_after_copy");
-        self.write(Growth::Adds, points!("take_over"), |tx| {
+        let number = only_file(reader)?;
+        let moved = self.write(Growth::Adds, points!("take_over"), |tx| {
             let (spot, entry) = tx.existing(at)?;
             if entry.properties.etag != reader.properties().etag {
                 return Err(StoreError::ConditionNotMet);
             }
-            // A copy or snapshot that shares the file must not see the writer.
-            if self.reference_count(only_file(reader)?)? > 1 {
-                return Err(StoreError::io("take over", std::io::Error::other("the content is shared")));
+            let snapshots =
+                if entry.snapshots > 0 { tx.snapshots_on(entry.properties.id, number)? } else { Vec::new() };
+            let reach = |extent: &Extent| extent.source.map_or(0, |source| source.offset + extent.len);
+            let inside =
+                |taken: &Entry| taken.content.extents().iter().map(reach).max() <= Some(reader.size());
+            if self.reference_count(number)? != 1 + snapshots.len() as u64
+                || !snapshots.iter().all(|(_, taken)| inside(taken))
+            {
+                return Ok(false);
             }
-            let content = Content::Extents(whole(&copy, reader.size()));
-            tx.refer(&content);
-            tx.drop_content(&entry.content)?;
-            tx.put_blob(&spot, Arc::new(Entry { content, ..(*entry).clone() }));
-            Ok(())
+            for (key, taken) in snapshots {
+                let moved = tx.moved(&taken, number, copy.id())?;
+                tx.batch.put(Space::Misc, key, moved.encode()?);
+            }
+            let moved = tx.moved(&entry, number, copy.id())?;
+            tx.put_blob(&spot, Arc::new(moved));
+            Ok(true)
         })?;
-        persist(&self.kv, &self.files)
+        if !moved {
+            return Ok(Some(copy));
+        }
+        persist(&self.kv, &self.files).map(|()| None)
     }
 
     fn copy_of(&self, reader: &ContentReader) -> Result<Scratch> {
@@ -61,6 +83,19 @@ impl EmbeddedStore {
             done += count as u64;
         }
         Ok(copy)
+    }
+}
+
+impl Tx<'_> {
+    /// A version whose content is in another file at the same places.
+    fn moved(&mut self, entry: &Entry, from: u64, to: u64) -> Result<Entry> {
+        let place =
+            |source: Source| Source { file: if source.file == from { to } else { source.file }, ..source };
+        let piece = |extent: &Extent| Extent { source: extent.source.map(place), ..*extent };
+        let content = Content::Extents(entry.content.extents().iter().map(piece).collect());
+        self.refer(&content);
+        self.drop_content(&entry.content)?;
+        Ok(Entry { content, ..entry.clone() })
     }
 }
 
@@ -105,5 +140,44 @@ mod tests {
         let mut new = old;
         new[..10].fill(2);
         assert!(store.get_blob(&at, None, None, &always).await.unwrap().body == new);
+    }
+
+    #[tokio::test]
+    async fn content_that_others_share_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+        let share = ContainerName::new("share").unwrap();
+        store.create_container(&share, Metadata::new(), crate::store::PublicAccess::None).await.unwrap();
+        let path = |name: &str| BlobPath::new(share.clone(), BlobName::new(name).unwrap());
+        let always = Preconditions::default();
+        let old = vec![1; 200_000];
+        for (name, copied) in [("snapshot", false), ("copy", true)] {
+            let at = path(name);
+            store.put_blob(&at, old.clone().into(), NewContent::default(), &always).await.unwrap();
+            let (taken, _) = store.snapshot_blob(&at, None, &always).await.unwrap();
+            let other = path("other");
+            if copied {
+                let source = crate::store::CopySource::of(&at);
+                store.copy_blob(&source, &other, Default::default(), &always).await.unwrap();
+            }
+            let reader = store.reader(&at).unwrap();
+            let scratch = store.take_over(Some(&at), &reader).unwrap();
+            scratch.file().write_all_at(&[2; 10], 0).unwrap();
+            let mut byte = [0];
+            reader.as_file().unwrap().read_exact_at(&mut byte, 0).unwrap();
+            assert_eq!(
+                byte,
+                [if copied { 1 } else { 2 }],
+                "a file that another blob needs is not the writer's"
+            );
+            store.publish(&at, &scratch, 200_000, NewContent::default(), &always).unwrap();
+            assert_eq!(store.get_blob(&at, None, None, &always).await.unwrap().body[..10], [2; 10]);
+            assert!(store.get_blob(&at, Some(taken), None, &always).await.unwrap().body == old);
+            if copied {
+                assert!(store.get_blob(&other, None, None, &always).await.unwrap().body == old);
+            }
+        }
+        let report = store.check().unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
     }
 }

@@ -323,12 +323,14 @@ impl<'a> Tx<'a> {
         if batch.is_empty() {
             return Ok(());
         }
+        let events = if self.store.changes.anybody() { self.events() } else { Vec::new() };
+        let begun = self.store.changes.begin(self.store.user, events);
         if let Err(error) = self.store.kv.commit(batch) {
             self.store.after_failed_commit(&mut self.state, &counts);
+            begun.in_doubt();
             return Err(error.into());
         }
         crash_point(operation.after);
-        let events = if self.store.changes.anybody() { self.events() } else { Vec::new() };
         for touched in self.touched.drain(..) {
             self.store.slots.change(&touched.key, touched.new);
         }
@@ -337,7 +339,7 @@ impl<'a> Tx<'a> {
         }
         self.store.files.settle(&counts);
         // After the caches: whoever is told and looks sees what was changed.
-        self.store.changes.tell(self.store.user, &events);
+        begun.done();
         Ok(())
     }
 }

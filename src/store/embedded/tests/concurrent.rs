@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::store::{ContentReader, DeleteSnapshots, RenameMode, StoreError};
+use crate::store::{Change, ContentReader, DeleteSnapshots, RenameMode, StoreError};
 
 const STRIPES: usize = 5;
 const STRIPE: usize = 1000;
@@ -42,7 +42,7 @@ fn patch(bench: &Bench, name: &str, stripe: usize, value: u8) -> bool {
     let start = stripe * STRIPE;
     fill(&scratch, &[value; STRIPE], start as u64);
     fill(&scratch, &[sum(values)], SIZE as u64 - 1);
-    let ranges = [start as u64..(start + STRIPE) as u64, SIZE as u64 - 1..SIZE as u64];
+    let ranges = [start as u64..(start + STRIPE) as u64, SIZE as u64 - 1..SIZE as u64].map(Change::in_place);
     let same = Preconditions::if_version(base.properties().etag);
     match bench.store.patch(&at(name), &base, &scratch, &ranges, SIZE as u64, NewContent::default(), &same) {
         Ok(_) => true,

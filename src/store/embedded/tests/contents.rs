@@ -5,6 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 
 use super::*;
+use crate::store::Change;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -70,7 +71,8 @@ proptest! {
                     let base = bench.store.reader(&at("f")).unwrap();
                     let new = NewContent::default();
                     let none = Preconditions::default();
-                    bench.store.patch(&at("f"), &base, &scratch, &ranges, size, new, &none).unwrap();
+                    let changes: Vec<Change> = ranges.into_iter().map(Change::in_place).collect();
+                    bench.store.patch(&at("f"), &base, &scratch, &changes, size, new, &none).unwrap();
                 }
                 Step::Tidy => {
                     if readers.len() % 2 == 0 {

@@ -1,0 +1,178 @@
+//! What people and other programs are told about opens: one line per holder, readable and readable back.
+//!
+//! ```text
+//! open=17 via=mount pid=4242 uid=1000 access=rw share=none since=2026-11-17T11:08:04Z program=vim
+//! ```
+//!
+//! This is what `getfattr -n user.leasefs.holders FILE` shows, and what a refused `leasefs open` reads to name the
+//! holder. Processes are looked up in /proc when somebody asks, never at an open. Decides nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::share::{Access, ShareMode};
+
+use super::Engine;
+use super::error::{FsError, Result};
+use super::gate::OpenInfo;
+use super::handles::HandleId;
+use super::holders::{Process, utc};
+use super::names::Segment;
+use super::namespace::Caller;
+use super::nodes::Ino;
+
+/// The attribute that shows who has a file open. It is made up when asked for, so it is in no list of attributes, and
+/// no copy of the file takes it along.
+pub const HOLDERS_ATTRIBUTE: &str = "user.leasefs.holders";
+
+/// Stands for a process that is gone or cannot be seen.
+const UNKNOWN: &str = "unknown";
+
+/// Has whoever caches the content of a file forget it.
+pub(super) type ContentForgetter = Box<dyn Fn(Ino) + Send + Sync>;
+
+/// An open and its holder, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderLine {
+    /// The open's number.
+    pub open: u64,
+    /// How the holder came to us.
+    pub front_end: String,
+    /// Its process; nothing if it is gone or cannot be seen.
+    pub process: Option<Process>,
+    /// Its user.
+    pub uid: u32,
+    /// What the open may do.
+    pub access: Access,
+    /// What it lets others do.
+    pub share: ShareMode,
+    /// When it was granted, in UTC.
+    pub since: String,
+}
+
+impl HolderLine {
+    /// The line for an open. Reads /proc.
+    pub fn of(open: &OpenInfo) -> Self {
+        Self {
+            open: open.id.0,
+            front_end: open.holder.front_end.as_str().to_owned(),
+            process: open.holder.process(),
+            uid: open.holder.uid,
+            access: open.access,
+            share: open.share,
+            since: utc(open.holder.since),
+        }
+    }
+}
+
+impl fmt::Display for HolderLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { open, front_end, process, uid, access, share, since } = self;
+        let pid = process.as_ref().map_or(UNKNOWN.to_owned(), |process| process.pid.to_string());
+        let program = process.as_ref().map_or(UNKNOWN, |process| process.program.as_str());
+        write!(f, "open={open} via={front_end} pid={pid} uid={uid} access={access} share={share} ")?;
+        // Last, because a program's name may have spaces.
+        write!(f, "since={since} program={program}")
+    }
+}
+
+impl FromStr for HolderLine {
+    type Err = FsError;
+
+    fn from_str(line: &str) -> Result<Self> {
+        parse(line).ok_or(FsError::Invalid("not a line about a holder"))
+    }
+}
+
+fn parse(line: &str) -> Option<HolderLine> {
+    let (fields, program) = line.split_once(" program=")?;
+    let field = |name: &str| {
+        let mut words = fields.split(' ').filter_map(|word| word.split_once('='));
+        words.find_map(|(key, value)| (key == name).then_some(value))
+    };
+    let pid = match field("pid")? {
+        UNKNOWN => None,
+        number => Some(number.parse().ok()?),
+    };
+    Some(HolderLine {
+        open: field("open")?.parse().ok()?,
+        front_end: field("via")?.to_owned(),
+        process: pid.map(|pid| Process { pid, program: program.to_owned() }),
+        uid: field("uid")?.parse().ok()?,
+        access: field("access")?.parse().ok()?,
+        share: field("share")?.parse().ok()?,
+        since: field("since")?.to_owned(),
+    })
+}
+
+impl Engine {
+    /// Says whom to tell that cached content must not be used any more. The first one to say so is told.
+    pub fn forget_content_with(&self, forgetter: impl Fn(Ino) + Send + Sync + 'static) {
+        // A share is mounted once; a second mount of it would have caches of its own.
+        let _ = self.content_forgetter.set(Box::new(forgetter));
+    }
+
+    /// Has what is cached of `ino` forgotten, soon.
+    pub(super) fn forget_content(&self, ino: Ino) {
+        if let Some(forgetter) = self.content_forgetter.get() {
+            forgetter(ino);
+        }
+    }
+
+    /// Takes delete pending back from the file that had this name in an open directory.
+    pub async fn undelete_in(&self, directory: HandleId, name: &Segment, caller: Caller) -> Result<()> {
+        self.undelete(self.directories.get(directory)?.ino, name, caller).await
+    }
+
+    /// Takes delete pending back from the file that has this path in the share, with the names that programs see.
+    pub async fn undelete_path(&self, path: &str, caller: Caller) -> Result<()> {
+        let path = format!("/{path}");
+        let named = |ino: &Ino| self.path_of(*ino).as_ref() == Some(&path);
+        let ino = self.pending_files().into_iter().find(named).ok_or(FsError::NotFound)?;
+        let (parent, segment) = self.nodes.place(ino).ok_or(FsError::NotFound)?;
+        self.undelete(parent, &segment, caller).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::Moment;
+
+    fn line(program: Option<&str>) -> HolderLine {
+        HolderLine {
+            open: 17,
+            front_end: "mount".into(),
+            process: program.map(|program| Process { pid: 4242, program: program.into() }),
+            uid: 1000,
+            access: Access::READ_WRITE,
+            share: ShareMode::NONE,
+            since: utc(Moment(1_794_913_684_000_000_000)),
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_back_as_it_was_written() {
+        let text = line(Some("vim")).to_string();
+        assert_eq!(
+            text,
+            "open=17 via=mount pid=4242 uid=1000 access=rw share=none since=2026-11-17T11:08:04Z program=vim"
+        );
+        for program in [None, Some("vim"), Some("Web Content"), Some("a program=b"), Some("=")] {
+            let line = line(program);
+            assert_eq!(line.to_string().parse::<HolderLine>().unwrap(), line);
+        }
+    }
+
+    #[test]
+    fn other_lines_are_refused() {
+        for text in [
+            "",
+            "and 3 more",
+            "open=x via=mount pid=1 uid=1 access=r share=r since=x program=",
+            "program=vim",
+        ] {
+            assert!(text.parse::<HolderLine>().is_err(), "{text}");
+        }
+    }
+}

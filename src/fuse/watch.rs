@@ -1,0 +1,125 @@
+//! Telling the kernel what others changed in the store.
+//!
+//! A request that looked before the change may be answered after the kernel was told, and the kernel would then remember
+//! the old answer. So it is told twice: at once, and again when every request that was under way has been answered.
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fuser::{INodeNo, Notifier};
+
+use crate::fs::{Outdated, Watch};
+
+/// How often the thread looks whether the mount has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A request that takes longer than this waits for something; what it looked at it looks at again.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+
+/// Counts requests whose answers the kernel may remember.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// Which of the two counts new requests go to.
+    phase: AtomicUsize,
+    under_way: [AtomicUsize; 2],
+}
+
+/// One request; over when dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    requests: Arc<Requests>,
+    phase: usize,
+}
+
+impl Requests {
+    /// A request begins.
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        loop {
+            let phase = self.phase.load(Ordering::SeqCst);
+            self.under_way[phase].fetch_add(1, Ordering::SeqCst);
+            if self.phase.load(Ordering::SeqCst) == phase {
+                return UnderWay { requests: Arc::clone(self), phase };
+            }
+            // Whoever waits for this count to become zero must not wait for us.
+            self.under_way[phase].fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Waits until everything that is under way now is over. One thread at a time.
+    fn wait_for_all(&self) {
+        let phase = self.phase.load(Ordering::SeqCst);
+        self.phase.store(1 - phase, Ordering::SeqCst);
+        let started = Instant::now();
+        while self.under_way[phase].load(Ordering::SeqCst) > 0 && started.elapsed() < REQUEST_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.requests.under_way[self.phase].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts the thread that tells the kernel. It ends when `ended` says so, or when nothing can change any more.
+pub(super) fn start(
+    mut watch: Watch,
+    notifier: Notifier,
+    requests: Arc<Requests>,
+    ended: impl Fn() -> bool + Send + 'static,
+) -> io::Result<()> {
+    let run = move || {
+        while !ended() {
+            let Some(outdated) = watch.next(LOOK_EVERY) else { return };
+            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
+            watch.done();
+            if outdated.is_empty() {
+                continue;
+            }
+            requests.wait_for_all();
+            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
+        }
+    };
+    std::thread::Builder::new().name("leasefs-watch".into()).spawn(run).map(drop)
+}
+
+fn tell(notifier: &Notifier, outdated: &Outdated) {
+    let told = match outdated {
+        Outdated::Name { parent, segment } => {
+            notifier.inval_entry(INodeNo(parent.0), OsStr::new(&segment.file_name()))
+        }
+        Outdated::File(ino) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
+    };
+    if let Err(error) = told {
+        tracing::trace!(?outdated, %error, "the kernel does not know this");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_waits_waits_for_what_is_under_way_and_not_for_what_follows() {
+        let requests = Arc::new(Requests::default());
+        let first = requests.begin();
+        let waiter = std::thread::spawn({
+            let requests = Arc::clone(&requests);
+            move || requests.wait_for_all()
+        });
+        while requests.phase.load(Ordering::SeqCst) == first.phase {
+            std::thread::yield_now();
+        }
+        let second = requests.begin();
+        assert_ne!(first.phase, second.phase);
+        drop(first);
+        waiter.join().unwrap();
+        drop(second);
+        requests.wait_for_all();
+        assert!(requests.under_way.iter().all(|count| count.load(Ordering::SeqCst) == 0));
+    }
+}

@@ -1,0 +1,44 @@
+//! By what right requests are sent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::wire::signing::AccountKey;
+
+/// Where bearer tokens come from.
+#[async_trait]
+pub trait TokenSource: Send + Sync {
+    /// A token for the service; a new one if the last one was refused. The error is a text for people.
+    async fn token(&self, refused: bool) -> Result<String, String>;
+}
+
+/// The right that requests claim. Prints without secrets.
+#[derive(Clone)]
+pub enum Credential {
+    /// An account's key.
+    Key {
+        /// The account.
+        account: String,
+        /// Its key.
+        key: AccountKey,
+    },
+    /// A signed query, as it is appended to URLs.
+    Sas(String),
+    /// Tokens of an identity.
+    Bearer(Arc<dyn TokenSource>),
+    /// None: public containers only.
+    Anonymous,
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Credential::Key { account, .. } => write!(f, "Key({account})"),
+            Credential::Sas(_) => f.write_str("Sas(***)"),
+            Credential::Bearer(_) => f.write_str("Bearer(***)"),
+            Credential::Anonymous => f.write_str("Anonymous"),
+        }
+    }
+}

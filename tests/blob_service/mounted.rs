@@ -1,0 +1,140 @@
+//! The blob service beside a mount: one store, one truth.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{Mount, errno};
+use crate::rig::{PATIENCE, exchange, signed};
+
+const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
+
+/// Ports below those that the system gives to clients, so that no connection of another test takes one meanwhile.
+const PORTS: std::ops::Range<u32> = 20_000..30_000;
+
+/// A port that nobody has right now and no other test of this process will get.
+pub fn free_addr() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(PORTS.start + number % (PORTS.end - PORTS.start)).unwrap();
+        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr().unwrap();
+        }
+    }
+}
+
+/// The kernel is told a moment after the client is answered.
+#[track_caller]
+pub fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline, "{place}: the mount does not show it");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_and_its_endpoint_are_one_truth() {
+    let addr = free_addr();
+    let Some(mount) = Mount::new(&["--blob-addr", &addr.to_string()]) else { return };
+    fs::write(mount.path("from-mount"), "one").unwrap();
+    let read = exchange(addr, &signed("GET", "/share/from-mount", &[], b"")).await;
+    assert_eq!((read.status, read.text().as_str()), (200, "one"));
+    let put = exchange(addr, &signed("PUT", "/share/from-rest", &[PUT], b"two")).await;
+    assert_eq!(put.status, 201, "{put:?}");
+    assert_eq!(fs::read_to_string(mount.path("from-rest")).unwrap(), "two");
+    // Names and content that the kernel already knows are corrected.
+    let put = exchange(addr, &signed("PUT", "/share/from-rest", &[PUT], b"longer")).await;
+    assert_eq!(put.status, 201, "{put:?}");
+    until(|| fs::read_to_string(mount.path("from-rest")).is_ok_and(|text| text == "longer")).await;
+    let deleted = exchange(addr, &signed("DELETE", "/share/from-mount", &[], b"")).await;
+    assert_eq!(deleted.status, 202);
+    until(|| errno(fs::metadata(mount.path("from-mount"))) == libc::ENOENT).await;
+    fs::remove_file(mount.path("from-rest")).unwrap();
+    let gone = exchange(addr, &signed("HEAD", "/share/from-rest", &[], b"")).await;
+    assert_eq!(gone.verdict(), (404, "BlobNotFound"));
+    mount.check();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_that_cannot_listen_leaves_no_mount() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    if !nix::unistd::geteuid().is_root() || !std::path::Path::new("/dev/fuse").exists() {
+        println!("skipped: mounting needs root and /dev/fuse");
+        return;
+    }
+    let dir = folder.path().join("mount");
+    fs::create_dir(&dir).unwrap();
+    let data = folder.path().join("data");
+    let addr = taken.local_addr().unwrap().to_string();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_leasefs"))
+        .args(["mount", "--data", data.to_str().unwrap(), "--blob-addr", &addr, dir.to_str().unwrap()])
+        .env("XDG_STATE_HOME", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&addr), "{output:?}");
+    assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(dir.to_str().unwrap()));
+}
+
+/// A program that holds a file open with a share mode until it is told to end.
+struct Holder(std::process::Child);
+
+impl Holder {
+    fn start(file: &std::path::Path, share: &str) -> Self {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_leasefs"))
+            .args(["open", "--access", "rw", "--share", share, file.to_str().unwrap(), "--"])
+            .args(["sh", "-c", "echo ready; cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut said)
+            .unwrap();
+        assert_eq!(said, "ready\n");
+        Self(child)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_held_exclusively_refuses_writers_without_the_lease() {
+    let addr = free_addr();
+    let Some(mount) = Mount::new(&["--blob-addr", &addr.to_string()]) else { return };
+    fs::write(mount.path("held"), "mine").unwrap();
+    let holder = Holder::start(&mount.path("held"), "none");
+    let head = exchange(addr, &signed("HEAD", "/share/held", &[], b"")).await;
+    assert_eq!((head.header("x-ms-lease-state"), head.header("x-ms-lease-status")), ("leased", "locked"));
+    for (method, headers) in [("PUT", &[PUT][..]), ("DELETE", &[])] {
+        let refused = exchange(addr, &signed(method, "/share/held", headers, b"")).await;
+        assert_eq!(refused.verdict(), (412, "LeaseIdMissing"), "{method}");
+    }
+    // A lease keeps nobody from reading.
+    assert_eq!(exchange(addr, &signed("GET", "/share/held", &[], b"")).await.text(), "mine");
+    holder.end();
+    let deadline = Instant::now() + PATIENCE;
+    while exchange(addr, &signed("PUT", "/share/held", &[PUT], b"yours")).await.status != 201 {
+        assert!(Instant::now() < deadline, "the lease outlives its holder");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    until(|| fs::read_to_string(mount.path("held")).is_ok_and(|text| text == "yours")).await;
+    mount.check();
+}
