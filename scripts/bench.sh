@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Speed of leasefs beside ext4, the floor of the platform, and rclone; of its Blob service beside Azurite.
 # Usage: scripts/bench.sh [mount|scale|blob|quick|blob-quick|all]
-#   mount   every workload on every system (about 8 minutes), saved to docs/benchmarks/DATE-mount.md
+#   mount   every workload on every system (about 12 minutes), saved to docs/benchmarks/DATE-mount.md
 #   scale   cost per file at a million files, resident memory (about 8 minutes), saved to docs/benchmarks/DATE-scale.md
 #   blob    the Blob service beside Azurite (about 4 minutes), saved to docs/benchmarks/DATE-blob.md
 #   quick, blob-quick   the workloads of mount or blob, small and once; printed only
 #   all     mount, scale and blob
-# BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again.
+# BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again. BENCH_SYSTEMS and BENCH_ROWS choose
+# a part of mount; with BENCH_RESULTS=FILE the values of several such runs are collected and make one table.
 set -euo pipefail
 
 HERE=$(dirname "${BASH_SOURCE[0]}")
@@ -45,20 +46,23 @@ run_row() {
     done
 }
 
+# part ROUNDS ROW [pinned]: the row, if it is wanted.
+part() { if [[ " ${BENCH_ROWS:-$2} " == *" $2 "* ]]; then run_row "$@"; fi; }
+
 bench_mount() {
     local rounds=$1 system
     start_bench
-    RESULTS=$BASE/results.tsv
-    for system in ext4 floor rclone leasefs daemon; do start_system "$system"; done
+    RESULTS=${BENCH_RESULTS:-$BASE/results.tsv}
+    for system in ${BENCH_SYSTEMS:-ext4 floor rclone leasefs daemon}; do start_system "$system"; done
     level_read_ahead || true
     make_inputs
-    run_row "$rounds" data
-    run_row "$rounds" meta pinned
-    run_row "$rounds" untar pinned
-    run_row "$rounds" git pinned
-    run_row 1 patch
-    run_row 1 rename pinned
-    run_row 1 find pinned
+    part "$rounds" data
+    part "$rounds" meta pinned
+    part "$rounds" untar pinned
+    part "$rounds" git pinned
+    part 1 patch
+    part 1 rename pinned
+    part 1 find pinned
     "$HERE/bench/table.py" "$RESULTS" >"$BASE/table.md"
 }
 

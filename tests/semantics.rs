@@ -12,3 +12,5 @@ mod deletes;
 mod durability;
 #[path = "semantics/names.rs"]
 mod names;
+#[path = "semantics/power.rs"]
+mod power;

@@ -92,6 +92,7 @@ bdi_of() { printf '/sys/class/bdi/%s\n' "$(mountpoint -d "$1")"; }
 # Gives the floor the read-ahead that leasefs asks for: the floor is meant to differ in the daemon only.
 level_read_ahead() {
     local from to
+    [[ " ${SYSTEMS[*]} " == *" floor "* && " ${SYSTEMS[*]} " == *" daemon "* ]] || return 0
     from=$(bdi_of "$(dir_of daemon)")/read_ahead_kb
     to=$(bdi_of "$(dir_of floor)")/read_ahead_kb
     if [[ -r $from && -w $to ]]; then cat "$from" >"$to"; fi

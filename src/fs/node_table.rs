@@ -161,6 +161,8 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), model.len());
             }
+            let numbers: BTreeMap<u64, u64> = table.iter().map(|(ino, node)| (ino.0, node.parent.0)).collect();
+            prop_assert_eq!(&numbers, &model);
             for number in 0..700 {
                 let found = table.get(Ino(number)).map(|node| node.parent.0);
                 prop_assert_eq!(found, model.get(&number).copied());

@@ -301,3 +301,42 @@ fn a_full_store_says_so_and_loses_nothing() {
     }
     let _ = nix::mount::umount2(&disk, nix::mount::MntFlags::MNT_DETACH);
 }
+
+#[test]
+fn a_program_that_makes_small_files_can_make_a_big_one() {
+    on_both_paths(&[], |mount| {
+        for number in 0..8 {
+            fs::write(mount.path(&format!("small{number}")), vec![number; 100]).unwrap();
+        }
+        // In memory at first, then too big for it: by an append, by a gap, by a truncation, by room set aside.
+        let path = mount.path("grown");
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let mut expected = Vec::new();
+        for step in 0..40u8 {
+            file.write_all(&[step; 1000]).unwrap();
+            expected.extend([step; 1000]);
+            assert_eq!(fs::metadata(&path).unwrap().len(), expected.len() as u64);
+        }
+        assert!(fs::read(&path).unwrap() == expected, "while it is open");
+        drop(file);
+        assert!(fs::read(&path).unwrap() == expected, "after the close");
+
+        let file = File::options().read(true).write(true).create_new(true).open(mount.path("gap")).unwrap();
+        file.write_all_at(b"first", 0).unwrap();
+        file.write_all_at(b"second", 1_000_000).unwrap();
+        let mut bytes = vec![0; 1_000_006];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.starts_with(b"first\0") && bytes.ends_with(b"\0second"));
+
+        let file = File::options().read(true).write(true).create_new(true).open(mount.path("cut")).unwrap();
+        file.write_all_at(b"abcdef", 0).unwrap();
+        file.set_len(3).unwrap();
+        file.set_len(100_000).unwrap();
+        drop(file);
+        let bytes = fs::read(mount.path("cut")).unwrap();
+        assert!(bytes.len() == 100_000 && bytes.starts_with(b"abc\0\0\0"));
+        mount.stop();
+        mount.start();
+        assert!(fs::read(&path).unwrap() == expected, "after a remount");
+    });
+}
