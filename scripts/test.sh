@@ -3,7 +3,8 @@
 # Usage: scripts/test.sh [--quick] [NAME...]
 #   no NAME   everything; --quick leaves out the long suites
 #   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), demo, or a suite of
-#             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite), kill
+#             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite),
+#             contract (the store's contract over HTTP, on Azurite), kill
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -11,7 +12,7 @@ cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
 SUITES=(shell trees git cbuild sequences editor sqlite locks demo pjdfstest fsx)
-SERVICES=(sdk azurite kill)
+SERVICES=(sdk azurite contract kill)
 LONG=(sequences editor sqlite fsx kill)
 
 quick=
@@ -19,7 +20,7 @@ names=()
 for argument in "$@"; do
     case $argument in
         --quick) quick=1 ;;
-        -*) sed -n '2,6s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+        -*) sed -n '2,7s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
         *)
             [[ " ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]} " == *" $argument "* ]] \
                 || fail "there is no $argument; choose from: ${CHECKS[*]} ${SUITES[*]} ${SERVICES[*]}"
@@ -131,6 +132,7 @@ if wanted sdk || wanted kill; then
 fi
 if wanted sdk; then step "sdk (leasefs)" timeout 600 scripts/suites/sdk.sh leasefs; fi
 if wanted azurite; then step "sdk (azurite)" timeout 600 scripts/suites/sdk.sh azurite; fi
+if wanted contract; then step "contract (azurite)" timeout 600 scripts/suites/contract.sh; fi
 if wanted kill; then step "kill -9 and power loss" timeout 600 scripts/suites/kill.sh; fi
 
 printf '\n%d passed, %d failed, %d s\n' "$passed" "${#failed[@]}" "$SECONDS"

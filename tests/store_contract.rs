@@ -1,7 +1,8 @@
-//! The contract of a blob store, run on the embedded store.
+//! The contract of a blob store, run on the embedded store and on the same store behind HTTP.
 //!
-//! The cases in `store_contract/` know only the trait and a clock they can move; another backend runs them by
-//! offering both in its own file beside this one.
+//! The cases in `store_contract/` know only the trait and a clock they can move. What a backend does differently, and
+//! why, is in `store_contract/differences.rs`. `examples/store_contract.rs` runs the cases on a server that is
+//! running already, such as Azurite.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,12 +12,16 @@ mod appends;
 mod blobs;
 #[path = "store_contract/blocks.rs"]
 mod blocks;
+#[path = "store_contract/cases.rs"]
+mod cases;
 #[path = "store_contract/conditions.rs"]
 mod conditions;
 #[path = "store_contract/containers.rs"]
 mod containers;
 #[path = "store_contract/copies.rs"]
 mod copies;
+#[path = "store_contract/differences.rs"]
+mod differences;
 #[path = "store_contract/leases.rs"]
 mod leases;
 #[path = "store_contract/listing.rs"]
@@ -33,10 +38,17 @@ mod tags;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
 
+use leasefs::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use leasefs::rest::blobs::{BlobService, CopySources};
+use leasefs::rest::server::{Limits, Server, ServerConfig};
 use leasefs::share::Moment;
+use leasefs::store::azure::{AzureConfig, AzureStore, Credential};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
+use leasefs::wire::signing::AccountKey;
 
+use cases::every_case;
 use support::Bench;
 
 /// A new embedded store whose clock only the test moves. Content above 64 bytes is in files, so that both ways of
@@ -62,7 +74,38 @@ async fn embedded() -> Bench {
     Bench::new(store, Box::new(advance), Box::new(at_end)).await
 }
 
-macro_rules! cases {
+/// The same store behind `leasefs serve`, in this process and over a real socket. The clock starts with the machine's,
+/// because requests are dated, and then only the test moves it.
+async fn served() -> Bench {
+    let folder = tempfile::tempdir().unwrap();
+    let time = Arc::new(AtomicI64::new(Moment::from(SystemTime::now()).0));
+    let clock: Arc<dyn Fn() -> Moment + Send + Sync> = {
+        let time = Arc::clone(&time);
+        Arc::new(move || Moment(time.load(Ordering::SeqCst)))
+    };
+    let options = EmbeddedOptions { inline_max: 64, clock: clock.clone(), ..EmbeddedOptions::default() };
+    let store = EmbeddedStore::open(folder.path(), options).unwrap();
+    let service = BlobService::new(store.durable_user(), Accounts::development(), CopySources::Loopback);
+    let config = ServerConfig { addr: "127.0.0.1:0".parse().unwrap(), tls: None, limits: Limits::default() };
+    let server = Server::start(&config, Arc::new(service.with_clock(clock))).unwrap();
+    let key = AccountKey::parse(DEVELOPMENT_KEY).unwrap();
+    let credential = Credential::Key { account: DEVELOPMENT_ACCOUNT.to_owned(), key };
+    let url = format!("http://{}/{DEVELOPMENT_ACCOUNT}", server.addr());
+    let (config, _) = AzureConfig::from_url(&url, credential).unwrap();
+    let client = Arc::new(AzureStore::new(config).unwrap());
+    let advance = move |duration: std::time::Duration| {
+        time.fetch_add(i64::try_from(duration.as_nanos()).unwrap(), Ordering::SeqCst);
+    };
+    let at_end = move || {
+        drop(server);
+        let report = store.check().unwrap();
+        assert!(report.is_clean(), "{:#?}", report.problems);
+        drop(folder);
+    };
+    Bench::new(client, Box::new(advance), Box::new(at_end)).await
+}
+
+macro_rules! on_embedded {
     ($($module:ident: $($case:ident)*;)*) => {
         $(mod $module { $(
             #[tokio::test]
@@ -75,32 +118,44 @@ macro_rules! cases {
     };
 }
 
+macro_rules! over_http {
+    ($($module:ident: $($case:ident)*;)*) => {
+        $(mod $module { $(
+            #[test]
+            fn $case() {
+                let name = concat!(stringify!($module), "::", stringify!($case));
+                crate::differences::judge(crate::differences::SERVED, name, || {
+                    let runtime = tokio::runtime::Runtime::new().unwrap();
+                    runtime.block_on(async {
+                        let bench = crate::served().await;
+                        crate::$module::$case(&bench).await;
+                        bench.end();
+                    });
+                });
+            }
+        )* })*
+    };
+}
+
 mod on_embedded {
-    cases! {
-        containers: made_once_listed_and_deleted metadata_changes_the_tag_and_blobs_do_not
-            conditions_and_leases_on_delete a_deleted_container_takes_its_blobs_along;
-        blobs: small_and_big_come_back ranges metadata_and_headers deletes_and_missing_blobs
-            put_replaces_everything tags_only_grow md5_is_kept;
-        conditions: create_only_if_absent change_only_that_version reads_say_not_modified
-            star_and_missing_blobs unsupported_combinations lease_before_conditions;
-        blocks: staged_blocks_are_invisible_until_committed lists_mix_old_and_new
-            replaced_and_dropped_blocks bad_ids_and_lists put_blob_drops_staged_blocks
-            leases_guard_staged_blocks big_and_small_blocks_together;
-        copies: copies_are_independent copy_conditions snapshots_keep_old_versions
-            deletes_and_snapshots snapshots_follow_the_name copies_remember_where_they_came_from
-            copies_need_an_infinite_lease_if_asked copies_of_snapshots no_copy_is_ever_under_way
-            blocks_from_other_blobs;
-        leases: every_action_in_every_state writes_need_the_id expiry_and_renewal
-            breaking a_staged_name_can_be_leased container_leases leases_keep_the_tag;
-        listing: flat_order_and_pages folded_at_slashes folded_at_other_text prefixes_and_markers
-            names_with_trailing_slash snapshots_before_their_blob uncommitted_names;
-        appends: blocks_follow_each_other append_conditions sealed_blobs_take_no_more
-            appended_copies_and_snapshots_go_their_own_way other_kinds_are_refused
-            a_big_append_comes_back appends_are_guarded_like_writes;
-        pages: a_new_page_blob_is_zeros pages_are_written_and_cleared bad_ranges_are_refused
-            sequence_numbers page_conditions resizing snapshots_and_differences copies_of_page_blobs
-            many_small_writes;
-        settings: access_and_policies service_settings tiers archived_content_is_not_read stored_md5;
-        tags: tags_are_set_and_replaced tags_are_a_condition found_by_tags lease_and_tags;
+    crate::every_case!(on_embedded);
+}
+
+mod over_http {
+    crate::every_case!(over_http);
+}
+
+macro_rules! names {
+    ($($module:ident: $($case:ident)*;)*) => {
+        &[$($(concat!(stringify!($module), "::", stringify!($case)),)*)*]
+    };
+}
+
+#[test]
+fn differences_name_cases_that_exist() {
+    let names: &[&str] = every_case!(names);
+    for difference in differences::SERVED.iter().chain(differences::AZURITE) {
+        assert!(names.contains(&difference.case), "there is no case {}", difference.case);
+        assert!(difference.reason.len() > 20, "{} is not explained", difference.case);
     }
 }

@@ -55,7 +55,7 @@ impl Engine {
     pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
         let ino = file.ino();
         let closing = permit.close();
-        self.range_waits.closed(&self.gate, ino, permit.id());
+        self.ranges_closed(ino, permit.id()).await;
         // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
         let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
         if !lingers {

@@ -19,7 +19,7 @@ impl Engine {
     pub async fn flush(&self, handle: HandleId, key: u64) -> Result<()> {
         let handle = self.handles.peek(handle)?;
         let done = if handle.commits() { self.commit(&handle.file).await } else { Ok(()) };
-        self.drop_range_key(handle.file.ino(), key);
+        self.drop_range_key(handle.file.ino(), key).await;
         handle.note_flushed();
         done
     }

@@ -65,7 +65,7 @@ impl Engine {
         let ino = handle.file.ino();
         handle.file.cut_off();
         let closing = handle.permit.close();
-        self.range_waits.closed(&self.gate, ino, open);
+        self.ranges_closed(ino, open).await;
         if let Closing::Remove(permit) = closing {
             self.finish_remove(ino, permit).await?;
         }

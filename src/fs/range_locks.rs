@@ -12,7 +12,7 @@ mod signals;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::Engine;
 use super::error::{FsError, Result};
 use super::gate::{Gate, RangeRequest};
 use super::handles::{Handle, HandleId};
+use super::lease_keeper::LeaseHold;
 use super::nodes::Ino;
 
 use queue::{Arrival, Queue};
@@ -58,6 +59,8 @@ pub struct RangeAsker {
 #[derive(Debug, Default)]
 pub(super) struct RangeWaits {
     queue: Mutex<Queue>,
+    /// The leases of files that somebody has an exclusive range lock on.
+    leases: Mutex<HashMap<Ino, LeaseHold>>,
     /// Whether the task that looks after them runs. Changed only under the queue's mutex.
     looked_after: Mutex<bool>,
 }
@@ -69,7 +72,7 @@ impl RangeWaits {
     }
 
     /// An open is being closed; its range locks are gone.
-    pub(super) fn closed(&self, gate: &Gate, ino: Ino, open: OpenId) {
+    fn closed(&self, gate: &Gate, ino: Ino, open: OpenId) {
         let mut queue = self.queue.lock();
         if !queue.is_empty() {
             queue.close(gate, ino, open);
@@ -98,7 +101,8 @@ impl RangeWaits {
 }
 
 impl Engine {
-    /// Sets or clears range locks. `wait`: until they are free, unless a signal comes first.
+    /// Sets or clears range locks. `wait`: until they are free, unless a signal comes first. Says whether what others
+    /// remember of the content is wrong, because somebody elsewhere changed it.
     pub async fn change_range(
         &self,
         handle: HandleId,
@@ -106,11 +110,11 @@ impl Engine {
         change: RangeChange,
         span: Span,
         wait: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let handle = self.handles.get(handle)?;
         let owner = RangeOwner { key: asker.key, open: handle.permit.id(), process: asker.process };
         match change {
-            RangeChange::Clear => self.clear_range(&handle, asker.key, span).await,
+            RangeChange::Clear => self.clear_range(&handle, asker.key, span).await.map(|()| false),
             RangeChange::Set(kind) => {
                 if kind == RangeKind::Shared {
                     // What was exclusive until now and becomes shared is seen by others from then on.
@@ -118,11 +122,62 @@ impl Engine {
                 }
                 let request = RangeRequest { owner, kind, span };
                 if wait {
-                    self.wait_for_range(&handle, request, asker.thread).await
+                    self.wait_for_range(&handle, request, asker.thread).await?;
                 } else {
-                    self.take_range(&handle, request).await
+                    self.take_range(&handle, request).await?;
                 }
+                self.taken(&handle, request, wait.then_some(asker.thread)).await
             }
+        }
+    }
+
+    /// A range lock is granted: an exclusive one keeps writers elsewhere away too, and what they wrote is seen.
+    async fn taken(&self, handle: &Handle, request: RangeRequest, waiting: Option<u32>) -> Result<bool> {
+        let ino = handle.file.ino();
+        if let Err(error) = self.fit_range_lease(ino, waiting).await {
+            if self.gate.clear_range(ino, request.owner.key, request.span) {
+                self.range_waits.wake(&self.gate, ino);
+            }
+            return Err(error);
+        }
+        self.revalidate(ino).await
+    }
+
+    /// Holds the blob's lease while somebody has an exclusive range lock, and not longer. Whoever waits goes on
+    /// waiting while somebody elsewhere has the lease, until a signal comes for it.
+    async fn fit_range_lease(&self, ino: Ino, waiting: Option<u32>) -> Result<()> {
+        loop {
+            let held = self.range_waits.leases.lock().contains_key(&ino);
+            match (self.gate.any_exclusive_range(ino), held) {
+                (true, true) | (false, false) => return Ok(()),
+                (false, true) => {
+                    drop(self.range_waits.leases.lock().remove(&ino));
+                    self.settle_lease(ino).await;
+                }
+                (true, false) => match (self.hold_lease(ino).await, waiting) {
+                    (Ok(Some(hold)), _) => drop(self.range_waits.leases.lock().insert(ino, hold)),
+                    // Without a name there is no blob that somebody elsewhere could write to.
+                    (Ok(None), _) => return Ok(()),
+                    (Err(FsError::Leased(_)), None) => return Err(FsError::RangeLocked),
+                    (Err(FsError::Leased(_)), Some(thread)) => self.until_leases_change(thread).await?,
+                    (Err(error), _) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// A little later, if no signal came for the thread that waits.
+    async fn until_leases_change(&self, thread: u32) -> Result<()> {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let look = tokio::task::spawn_blocking(move || thread != 0 && look_at(thread) == Thread::Interrupted);
+        if look.await.unwrap_or(true) { Err(FsError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Range locks were given up: the lease goes with the last exclusive one. That it cannot be given back is no
+    /// concern of whoever gave them up; it ends by itself.
+    pub(super) async fn ranges_given_up(&self, ino: Ino) {
+        if let Err(error) = self.fit_range_lease(ino, None).await {
+            tracing::debug!(ino = ino.0, %error, "the lease of a range lock");
         }
     }
 
@@ -180,6 +235,7 @@ impl Engine {
         let committed = self.commit_range(handle, key, span).await;
         if self.gate.clear_range(ino, key, span) {
             self.range_waits.wake(&self.gate, ino);
+            self.ranges_given_up(ino).await;
         }
         committed
     }
@@ -194,10 +250,17 @@ impl Engine {
     }
 
     /// A program closed a descriptor: what its key has on the file goes.
-    pub(super) fn drop_range_key(&self, ino: Ino, key: u64) {
+    pub(super) async fn drop_range_key(&self, ino: Ino, key: u64) {
         if self.gate.drop_ranges_of_key(ino, key) {
             self.range_waits.wake(&self.gate, ino);
+            self.ranges_given_up(ino).await;
         }
+    }
+
+    /// An open is closed, and its range locks are gone.
+    pub(super) async fn ranges_closed(&self, ino: Ino, open: OpenId) {
+        self.range_waits.closed(&self.gate, ino, open);
+        self.ranges_given_up(ino).await;
     }
 
     /// The first range lock that stands in the way of such a one.

@@ -353,7 +353,7 @@ impl Filesystem for Adapter {
     fn setlk(
         &self,
         request: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         handle: FileHandle,
         lock_owner: LockOwner,
         start: u64,
@@ -364,7 +364,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let asker = RangeAsker { key: lock_owner.0, process: pid, thread: request.pid() };
-        self.change_range(HandleId(handle.0), asker, (start, end), kind, sleep, reply);
+        self.change_range((Ino(ino.0), HandleId(handle.0)), asker, (start, end), kind, sleep, reply);
     }
 
     fn release(

@@ -18,8 +18,8 @@ const WAITING_MAX: usize = 4096;
 enum Stale {
     /// The attributes of an inode.
     Attributes(Ino),
-    /// The pages and attributes of an inode.
-    Content(Ino),
+    /// The content of an inode. Told when it is done.
+    Content(Ino, oneshot::Sender<()>),
     /// A name. Told when it is done.
     Name(HiddenName, oneshot::Sender<()>),
 }
@@ -51,16 +51,26 @@ impl Announcer {
         move |ino| {
             // Gone when the mount is ending; full when thousands were announced just now.
             if let Some(sender) = weak.upgrade() {
-                let _ = sender.try_send(Stale::Content(ino));
+                let (done, _told) = oneshot::channel();
+                let _ = sender.try_send(Stale::Content(ino, done));
             }
         }
     }
 
     /// The name leads nowhere now. Returns when the kernel knows.
     pub(super) async fn name(&self, hidden: HiddenName) {
+        self.told(|done| Stale::Name(hidden, done)).await;
+    }
+
+    /// Somebody elsewhere changed the content. Returns when the kernel knows.
+    pub(super) async fn content(&self, ino: Ino) {
+        self.told(|done| Stale::Content(ino, done)).await;
+    }
+
+    async fn told(&self, stale: impl FnOnce(oneshot::Sender<()>) -> Stale) {
         let (done, told) = oneshot::channel();
         // Both fail only when the mount is ending.
-        let _ = self.0.send(Stale::Name(hidden, done)).await;
+        let _ = self.0.send(stale(done)).await;
         let _ = told.await;
     }
 }
@@ -72,8 +82,8 @@ impl Announcements {
             let told = match &stale {
                 // A negative offset means the attributes alone.
                 Stale::Attributes(ino) => notifier.inval_inode(INodeNo(ino.0), -1, 0),
-                // No length means to the end.
-                Stale::Content(ino) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
+                // To the end of the file.
+                Stale::Content(ino, _) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
                 Stale::Name(HiddenName { parent, name }, _) => {
                     notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name.file_name()))
                 }
@@ -81,7 +91,7 @@ impl Announcements {
             if let Err(error) = told {
                 tracing::trace!(?stale, %error, "the kernel does not know this any more");
             }
-            if let Stale::Name(_, done) = stale {
+            if let Stale::Name(_, done) | Stale::Content(_, done) = stale {
                 // Gone only if the mount is ending.
                 let _ = done.send(());
             }

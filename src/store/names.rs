@@ -6,6 +6,10 @@ use std::sync::Arc;
 /// Longest blob name, in characters, as the Blob service counts.
 pub(super) const BLOB_NAME_CHARS_MAX: usize = 1024;
 
+/// Container names that break the rules because they mean something: the container of blobs whose URL names none, and
+/// the one of web sites.
+const SPECIAL: [&str; 2] = ["$root", "$web"];
+
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -32,12 +36,16 @@ impl ContainerName {
     pub fn new(name: &str) -> Result<Self, NameError> {
         let bytes = name.as_bytes();
         let plain = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let fits = (3..=63).contains(&bytes.len())
+        let regular = (3..=63).contains(&bytes.len())
             && bytes.iter().all(|b| plain(b) || *b == b'-')
             && bytes.first().is_some_and(plain)
             && bytes.last().is_some_and(plain)
             && !name.contains("--");
-        if fits { Ok(Self(name.into())) } else { Err(NameError::Container(name.to_owned())) }
+        if regular || SPECIAL.contains(&name) {
+            Ok(Self(name.into()))
+        } else {
+            Err(NameError::Container(name.to_owned()))
+        }
     }
 
     /// The name as text.
@@ -129,10 +137,10 @@ mod tests {
 
     #[test]
     fn container_names_follow_the_service() {
-        for good in ["abc", "share", "a-b-c", "0az", &"x".repeat(63)] {
+        for good in ["abc", "share", "a-b-c", "0az", &"x".repeat(63), "$root", "$web"] {
             assert!(ContainerName::new(good).is_ok(), "{good}");
         }
-        for bad in ["", "ab", "Abc", "a--b", "-ab", "ab-", "a_b", "a.b", &"x".repeat(64)] {
+        for bad in ["", "$", "$any", "ab", "Abc", "a--b", "-ab", "ab-", "a_b", "a.b", &"x".repeat(64)] {
             assert!(ContainerName::new(bad).is_err(), "{bad}");
         }
     }

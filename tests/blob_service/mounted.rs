@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{Mount, errno};
@@ -9,9 +10,19 @@ use crate::rig::{PATIENCE, exchange, signed};
 
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
 
-/// A port that nobody has right now.
+/// Ports below those that the system gives to clients, so that no connection of another test takes one meanwhile.
+const PORTS: std::ops::Range<u32> = 20_000..30_000;
+
+/// A port that nobody has right now and no other test of this process will get.
 pub fn free_addr() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(PORTS.start + number % (PORTS.end - PORTS.start)).unwrap();
+        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
+            return listener.local_addr().unwrap();
+        }
+    }
 }
 
 /// The kernel is told a moment after the client is answered.
@@ -70,4 +81,60 @@ async fn an_endpoint_that_cannot_listen_leaves_no_mount() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&addr), "{output:?}");
     assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(dir.to_str().unwrap()));
+}
+
+/// A program that holds a file open with a share mode until it is told to end.
+struct Holder(std::process::Child);
+
+impl Holder {
+    fn start(file: &std::path::Path, share: &str) -> Self {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_leasefs"))
+            .args(["open", "--access", "rw", "--share", share, file.to_str().unwrap(), "--"])
+            .args(["sh", "-c", "echo ready; cat"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.as_mut().unwrap()), &mut said)
+            .unwrap();
+        assert_eq!(said, "ready\n");
+        Self(child)
+    }
+
+    fn end(mut self) {
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_held_exclusively_refuses_writers_without_the_lease() {
+    let addr = free_addr();
+    let Some(mount) = Mount::new(&["--blob-addr", &addr.to_string()]) else { return };
+    fs::write(mount.path("held"), "mine").unwrap();
+    let holder = Holder::start(&mount.path("held"), "none");
+    let head = exchange(addr, &signed("HEAD", "/share/held", &[], b"")).await;
+    assert_eq!((head.header("x-ms-lease-state"), head.header("x-ms-lease-status")), ("leased", "locked"));
+    for (method, headers) in [("PUT", &[PUT][..]), ("DELETE", &[])] {
+        let refused = exchange(addr, &signed(method, "/share/held", headers, b"")).await;
+        assert_eq!(refused.verdict(), (412, "LeaseIdMissing"), "{method}");
+    }
+    // A lease keeps nobody from reading.
+    assert_eq!(exchange(addr, &signed("GET", "/share/held", &[], b"")).await.text(), "mine");
+    holder.end();
+    let deadline = Instant::now() + PATIENCE;
+    while exchange(addr, &signed("PUT", "/share/held", &[PUT], b"yours")).await.status != 201 {
+        assert!(Instant::now() < deadline, "the lease outlives its holder");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    until(|| fs::read_to_string(mount.path("held")).is_ok_and(|text| text == "yours")).await;
+    mount.check();
 }

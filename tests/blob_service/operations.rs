@@ -157,3 +157,19 @@ async fn versions_newer_than_all_known_are_served() {
         assert_eq!((read.status, read.header("x-ms-version")), (200, told));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urls_name_the_same_blob_in_both_styles() {
+    let rig = rig().await;
+    // On a host of the account's own, the path has no account; what is signed then is the path as it is.
+    let message = "GET /box1/blob HTTP/1.1\r\nhost: devstoreaccount1.blob.localhost\r\n\r\n";
+    assert_eq!(rig.send(message.as_bytes()).await.status, 401, "known, but private");
+    let acl = [("x-ms-blob-public-access", "blob")];
+    assert_eq!(rig.call("PUT", "/box1?restype=container&comp=acl", &acl, b"").await.status, 200);
+    assert_eq!(rig.send(message.as_bytes()).await.text(), "0123456789");
+    // A name alone is a blob of the root container.
+    assert_eq!(rig.call("PUT", "/alone", &[PUT], b"x").await.verdict(), (404, "ContainerNotFound"));
+    assert_eq!(rig.call("PUT", "/$root?restype=container", &[], b"").await.status, 201);
+    assert_eq!(rig.call("PUT", "/alone", &[PUT], b"x").await.status, 201);
+    assert_eq!(rig.call("GET", "/$root/alone", &[], b"").await.text(), "x");
+}

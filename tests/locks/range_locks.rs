@@ -342,6 +342,30 @@ fn giving_up_an_exclusive_range_lock_commits() {
 }
 
 #[test]
+fn an_exclusive_range_lock_holds_the_lease() {
+    on_both_paths(&[], |mount| {
+        let path = file(mount);
+        let (mut program, mut other) = (Program::with_open(&path), Program::with_open(&path));
+        let lease = |program: &mut Program| program.ask("share.get_state(fd)[2]");
+        for kind in KINDS {
+            assert!(takes(&mut program, kind, SHARED, "fd"));
+            assert_eq!(lease(&mut program), "0", "{kind}, shared");
+            assert!(takes(&mut program, kind, EXCLUSIVE, "fd"));
+            assert_eq!(lease(&mut program), "1", "{kind}, exclusive");
+            assert!(takes(&mut program, kind, SHARED, "fd"));
+            assert_eq!(lease(&mut program), "0", "{kind}, shared again");
+            assert!(takes(&mut program, kind, EXCLUSIVE, "fd"));
+            let_go(&mut program, kind, "fd");
+            assert_eq!(lease(&mut program), "0", "{kind}, given up");
+            assert!(takes(&mut program, kind, EXCLUSIVE, "fd"));
+            assert_eq!(program.ask("os.close(fd)"), "None");
+            within(|| lease(&mut other) == "0");
+            program.open(&path);
+        }
+    });
+}
+
+#[test]
 fn flock_of_the_shell_keeps_scripts_apart() {
     on_both_paths(&[], |mount| {
         let (counter, guard) = (mount.path("counter"), mount.path("guard"));

@@ -17,7 +17,7 @@ fn a_program_asks_for_a_share_mode_and_others_are_refused() {
         fs::write(&path, "content").unwrap();
         let mut holder = Program::with_open(&path);
         assert_eq!(holder.ask(&format!("share.set_share(fd, {BOTH}, 0)")), "None");
-        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 0, 0, 1)");
+        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 1, 0, 1)");
         assert_eq!(errno(fs::File::open(&path)), libc::EBUSY, "read");
         assert_eq!(errno(fs::File::options().write(true).open(&path)), libc::EBUSY, "write");
         assert_eq!(errno(fs::File::create(&path)), libc::EBUSY, "overwrite");
@@ -104,7 +104,7 @@ fn asking_for_flags_trips_no_share_mode() {
         assert_eq!(holder.ask(&format!("share.set_share(fd, {BOTH}, 0)")), "None");
         // The kernel opens the file by itself for this.
         assert_eq!(holder.ask("fcntl.ioctl(fd, 0x80086601, bytes(8))"), "ENOTTY");
-        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 0, 0, 1)");
+        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 1, 0, 1)");
     });
 }
 

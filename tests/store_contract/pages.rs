@@ -60,7 +60,7 @@ pub(crate) async fn pages_are_written_and_cleared(bench: &Bench) {
     for (index, (offset, length)) in writes.into_iter().enumerate() {
         let body = pattern(index as u8, length);
         let done = write(bench, "disk", offset as u64, &body).await.unwrap();
-        assert!(done.etag > last, "every page write is a change");
+        assert!(done.etag != last, "every page write is a change");
         last = done.etag;
         expected[offset..offset + length].copy_from_slice(&body);
         assert!(bench.get("disk").await == expected, "write {index}");

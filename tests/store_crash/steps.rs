@@ -10,7 +10,7 @@ use std::sync::Arc;
 use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::embedded::EmbeddedStore;
 use leasefs::store::{
-    AccessTier, AppendConditions, BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry,
+    AccessTier, AppendConditions, BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, Change,
     ContainerAcl, ContainerName, CopyRequest, CopySource, DeleteSnapshots, HttpHeaders, LeaseRequest,
     ListItem, ListQuery, LocalStore, Metadata, NewContent, Preconditions, PropertiesChange, PublicAccess,
     RenameMode, SequenceConditions, Tags,

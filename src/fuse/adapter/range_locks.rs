@@ -2,6 +2,7 @@
 
 use fuser::{ReplyEmpty, ReplyLock};
 
+use crate::fs::nodes::Ino;
 use crate::fs::{FsError, HandleId, RangeAsker, RangeChange, Result};
 use crate::share::{RangeKind, Span};
 
@@ -58,7 +59,7 @@ impl Adapter {
 
     pub(super) fn change_range(
         &self,
-        handle: HandleId,
+        (ino, handle): (Ino, HandleId),
         asker: RangeAsker,
         range: (u64, u64),
         kind: i32,
@@ -66,9 +67,16 @@ impl Adapter {
         reply: ReplyEmpty,
     ) {
         match change_of(kind).and_then(|change| Ok((change, span_of(range)?))) {
-            Ok((change, span)) => self.with_engine(|engine| async move {
-                empty(reply, engine.change_range(handle, asker, change, span, wait).await);
-            }),
+            Ok((change, span)) => {
+                let announcer = self.announcer.clone();
+                self.with_engine(|engine| async move {
+                    let done = engine.change_range(handle, asker, change, span, wait).await;
+                    if matches!(done, Ok(true)) {
+                        announcer.content(ino).await;
+                    }
+                    empty(reply, done.map(drop));
+                });
+            }
             Err(error) => reply.refuse(&error),
         }
     }

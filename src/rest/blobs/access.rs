@@ -6,6 +6,7 @@
 use http::request::Parts;
 use http::{HeaderMap, Uri};
 
+use super::BlobService;
 use super::call::{Call, Caller, Rights};
 use super::failure::{Failure, Result};
 use super::needs::need;
@@ -13,7 +14,6 @@ use super::operation::{BlobOp, Operation};
 use super::reply::status_of;
 use super::route::{Resource, Target};
 use super::source::SourceRight;
-use super::{BlobService, now};
 use crate::rest::auth::{Asked, Claim};
 use crate::store::{BlobPath, ContainerAcl, ContainerName, StoreError};
 use crate::wire::Fault;
@@ -94,7 +94,7 @@ impl BlobService {
         let snapshot = parts.query.filled("snapshot");
         let place = Place { service: Service::Blob, account: &target.account, container, name, snapshot };
         let circumstances = Circumstances {
-            now: now(),
+            now: self.now(),
             client: Some(caller.peer.ip().to_canonical()),
             secure: caller.secure,
         };

@@ -72,12 +72,17 @@ type Performing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 pub trait ServedStore: BlobStore + LocalStore {}
 impl<S: BlobStore + LocalStore> ServedStore for S {}
 
+/// Where the time comes from.
+pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
+
 /// The Blob protocol over one store.
 pub struct BlobService {
     store: Arc<dyn ServedStore>,
     accounts: Accounts,
     copy_sources: CopySources,
     settings: Settings,
+    /// The time: of this machine, unless a test moves it together with the store's.
+    clock: Clock,
     /// Numbers requests; starts at random so that ids of two runs differ.
     requests: AtomicU64,
     run: u64,
@@ -98,9 +103,22 @@ impl BlobService {
             accounts,
             copy_sources,
             settings: Settings::default(),
+            clock: Arc::new(now),
             requests: AtomicU64::new(0),
             run,
         }
+    }
+
+    /// With another clock, which must be the store's too.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// What time it is.
+    fn now(&self) -> Moment {
+        (self.clock)()
     }
 
     /// An id that no other request has, in the form of a GUID.
@@ -136,12 +154,15 @@ impl BlobService {
         let version =
             ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
-        let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
+        // What the account is can be asked of a container too.
+        let of_container = query
+            .get("restype")
+            .is_some_and(|kind| ["container", "account"].iter().any(|name| kind.eq_ignore_ascii_case(name)));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
         let rights = self.authorize(head, &query, &target, &operation, caller).await?;
         refuse_secondary_writes(&target, &operation)?;
-        let call = Call { head, query, target, version, body, now: now(), caller, rights };
+        let call = Call { head, query, target, version, body, now: self.now(), caller, rights };
         Ok((call, operation))
     }
 
@@ -256,7 +277,7 @@ impl Protocol for BlobService {
                 if !unfit {
                     body.drain();
                 }
-                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(now()));
+                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(self.now()));
                 if unfit {
                     reply::close_after(&mut answer);
                 }

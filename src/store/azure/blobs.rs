@@ -11,7 +11,7 @@ use super::conditions::is_conditional;
 use crate::share::lease::{Lease, LeaseState};
 use crate::store::{
     AccessTier, BlobBody, BlobDownload, BlobKind, BlobPath, BlobProperties, BlobTier, ByteRange,
-    DeleteSnapshots, HttpHeaders, Metadata, NewContent, Preconditions, PropertiesChange, Result,
+    DeleteSnapshots, HttpHeaders, Metadata, NewContent, PAGE_BYTES, Preconditions, PropertiesChange, Result,
     SequenceUpdate, SnapshotId, StoreError, Tags,
 };
 use crate::wire::range::{RequestedRange, parse_content_range};
@@ -188,6 +188,9 @@ impl AzureStore {
         change: PropertiesChange,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
+        if change.size.is_some_and(|size| !size.is_multiple_of(PAGE_BYTES)) {
+            return Err(StoreError::InvalidPageRange);
+        }
         let mut call = Call::new(Method::PUT, at).query("comp", "properties").conditions(conditions)?;
         if let Some((stored, md5)) = &change.headers {
             call = call.blob_headers(stored, *md5)?;

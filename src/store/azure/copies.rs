@@ -21,8 +21,8 @@ const POLL: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(600);
 
 impl AzureStore {
-    /// Copy Blob, waited for until it is done. Where the caller says that a finite lease will do, the synchronous
-    /// form, which the service allows then.
+    /// Copy Blob, waited for until it is done. It asks for an infinite lease on a leased target; where the caller says
+    /// that a finite one will do, or gives headers, one of the synchronous forms.
     pub(super) async fn copy(
         &self,
         source: &CopySource,
@@ -30,7 +30,8 @@ impl AzureStore {
         request: CopyRequest,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        let synchronous = !request.infinite_lease || request.headers.is_some();
+        let finite_lease = conditions.lease.is_some() && !request.infinite_lease;
+        let synchronous = finite_lease || request.headers.is_some();
         let url = self.client.source_url(&source.at, source.snapshot.map(|id| id.0), synchronous)?;
         let tags = (!request.tags.is_empty()).then(|| tags::to_header(&pairs(&request.tags)));
         let mut call = Call::new(Method::PUT, to)

@@ -28,7 +28,10 @@ impl AzureStore {
             .maybe_query("marker", query.marker.as_deref());
         let answer = self.client.send(&call).await.map_err(|failure| failure.about(container))?;
         let page = xml::parse_blob_list(&answer.body).map_err(|fault| unreadable(&fault))?;
-        let items = page.lines.into_iter().map(|line| item(container, line)).collect::<Result<_>>()?;
+        let mut items =
+            page.lines.into_iter().map(|line| item(container, line)).collect::<Result<Vec<_>>>()?;
+        // Some servers list blobs and prefixes apart. What has the same name keeps its order.
+        items.sort_by(|one, other| name_of(one).cmp(name_of(other)));
         Ok(BlobPage { items, next: page.next })
     }
 
@@ -83,6 +86,15 @@ impl AzureStore {
             })
         });
         Ok(TaggedPage { blobs: blobs.collect::<Result<_>>()?, next: page.next })
+    }
+}
+
+fn name_of(item: &ListItem) -> &str {
+    match item {
+        ListItem::Blob { name, .. }
+        | ListItem::Snapshot { name, .. }
+        | ListItem::Uncommitted { name, .. }
+        | ListItem::Prefix { name, .. } => name,
     }
 }
 
