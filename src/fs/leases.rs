@@ -115,6 +115,10 @@ impl Engine {
         if self.leases.is_unused(ino) {
             return self.leases.give_back(ino, Some(&guarded.at)).await;
         }
+        if self.leases.id(ino).is_none() {
+            // Given back by its last user while this call waited for the guard: nothing was lost.
+            return;
+        }
         match self.leases.renew(ino, &guarded.at).await {
             Renewal::Held => {}
             Renewal::Unknown => {
