@@ -23,7 +23,7 @@ async fn files_replaced_over_rest_are_read_whole_through_the_mount() {
     for options in BOTH_PATHS {
         let addr = free_addr();
         let listen = addr.to_string();
-        let arguments = [&["--blob-addr", listen.as_str()], *options].concat();
+        let arguments = [&["--blob-addr", listen.as_str()][..], options].concat();
         let Some(mount) = Mount::new(&arguments) else { return };
         let put = async |name: &str, body: Vec<u8>| {
             let put = exchange(addr, &signed("PUT", &format!("/share/{name}"), &[PUT], &body)).await;

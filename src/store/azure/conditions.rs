@@ -14,13 +14,13 @@ impl Call {
         self.maybe_header(headers::IF_MATCH, etags(if_match.as_ref()))?
             .maybe_header(headers::IF_NONE_MATCH, etags(if_none_match.as_ref()))?
             .dates(*if_modified_since, *if_unmodified_since)?
-            .maybe_header(headers::IF_TAGS, if_tags.as_ref().map(|tags| tags.to_string()))?
+            .maybe_header(headers::IF_TAGS, if_tags.as_ref().map(ToString::to_string))?
             .lease(*lease)
     }
 
     /// Of the conditions only the lease and the tags, for operations that know no others.
     pub(super) fn lease_and_tags(self, conditions: &Preconditions) -> Result<Self> {
-        self.maybe_header(headers::IF_TAGS, conditions.if_tags.as_ref().map(|tags| tags.to_string()))?
+        self.maybe_header(headers::IF_TAGS, conditions.if_tags.as_ref().map(ToString::to_string))?
             .lease(conditions.lease)
     }
 
@@ -45,7 +45,7 @@ impl Call {
 
     /// With conditions on the source of a copy.
     pub(super) fn source_conditions(self, conditions: &Preconditions) -> Result<Self> {
-        let tags = conditions.if_tags.as_ref().map(|tags| tags.to_string());
+        let tags = conditions.if_tags.as_ref().map(ToString::to_string);
         self.maybe_header(headers::SOURCE_IF_MATCH, etags(conditions.if_match.as_ref()))?
             .maybe_header(headers::SOURCE_IF_NONE_MATCH, etags(conditions.if_none_match.as_ref()))?
             .maybe_header(headers::SOURCE_IF_MODIFIED_SINCE, conditions.if_modified_since.map(date::http))?
