@@ -26,5 +26,7 @@ mod mounted;
 mod operations;
 #[path = "blob_service/rig.rs"]
 mod rig;
+#[path = "blob_service/strategies.rs"]
+mod strategies;
 #[path = "blob_service/tls.rs"]
 mod tls;

@@ -4,13 +4,20 @@
 //! or that lives in a namespace we cannot see, is simply unknown.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::share::Moment;
 
 use super::namespace::Caller;
+use super::now;
 
 /// The longest program name that is shown; the kernel's own limit is 15 bytes.
 const PROGRAM_CHARS_MAX: usize = 64;
+
+/// The unit of times in `/proc`: a hundredth of a second, on every Linux.
+const MS_PER_TICK: u64 = 10;
+/// Ages are rounded, and the clock may be set.
+const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// Through what somebody came to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +67,10 @@ impl Holder {
 
     /// The process behind it, if it still exists and can be seen. Reads `/proc`: never while a mutex is held.
     pub fn process(&self) -> Option<Process> {
-        if self.front_end == FrontEnd::Mount { Process::of_thread(self.thread) } else { None }
+        if self.front_end != FrontEnd::Mount || is_younger(self.thread, self.since) {
+            return None;
+        }
+        Process::of_thread(self.thread)
     }
 }
 
@@ -84,6 +94,21 @@ impl Process {
         let program = fs::read(format!("/proc/{pid}/comm")).ok()?;
         Some(Self { pid, program: printable(&program) })
     }
+}
+
+/// Whether `thread` began after `since`: then it only has the number of whoever asked. Nothing that cannot be told is.
+fn is_younger(thread: u32, since: Moment) -> bool {
+    age(thread).is_some_and(|age| now().since(since) > age + AGE_TOLERANCE)
+}
+
+/// How long `thread` has been running.
+fn age(thread: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    // `pid (name) state …`, and the name may contain anything. The start is the 22nd field, the 20th behind the name.
+    let started: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;
+    let uptime = fs::read_to_string("/proc/uptime").ok()?;
+    let uptime = Duration::try_from_secs_f64(uptime.split(' ').next()?.parse().ok()?).ok()?;
+    Some(uptime.saturating_sub(Duration::from_millis(started.saturating_mul(MS_PER_TICK))))
 }
 
 /// A time for people: UTC, to the second.
@@ -126,6 +151,15 @@ mod tests {
         assert_eq!(Process::of_thread(pid).unwrap().pid, pid);
         // That thread has ended; whatever has its number now, nothing fails.
         let _ = Process::of_thread(thread);
+    }
+
+    #[test]
+    fn a_process_that_began_later_only_has_the_number() {
+        let mut holder = Holder::engine(now());
+        (holder.front_end, holder.thread) = (FrontEnd::Mount, std::process::id());
+        assert!(holder.process().is_some());
+        holder.since = Moment(now().0 - 3_600_000_000_000);
+        assert_eq!(holder.process(), None, "this test does not take an hour");
     }
 
     #[test]

@@ -74,6 +74,17 @@ pub struct Opened {
 impl Engine {
     /// Opens the file `ino`.
     pub async fn open(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
+        let opened = self.open_at_once(ino, request, caller).await?;
+        if matches!(opened.route, Route::Engine { keep_cache: false }) {
+            // The kernel may still know the size of another version, and would cut what it reads.
+            self.catch_up().await;
+        }
+        Ok(opened)
+    }
+
+    /// The same without waiting for the watcher: during a create the kernel holds the directory, and the watcher may
+    /// wait for that.
+    async fn open_at_once(&self, ino: Ino, request: OpenRequest, caller: Caller) -> Result<Opened> {
         self.outlast_close(ino, request.write || request.truncate).await;
         let claim = self.claim_of(ino, request).await?;
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
@@ -85,10 +96,6 @@ impl Engine {
         let Attached { file, route, lease } = self.attach(ino, Some(request), &permit, lease).await?;
         let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
-        if matches!(route, Route::Engine { keep_cache: false }) {
-            // The kernel may still know the size of another version, and would cut what it reads.
-            self.catch_up().await;
-        }
         Ok(Opened { handle, route })
     }
 
@@ -112,7 +119,7 @@ impl Engine {
                 Ok((stat, opened))
             }
             // Somebody made it between the kernel's look-up and its create.
-            Created::Exists(stat) => match self.open(stat.ino, request, caller).await {
+            Created::Exists(stat) => match self.open_at_once(stat.ino, request, caller).await {
                 Ok(opened) => Ok((self.stat(stat.ino).await.unwrap_or(stat), opened)),
                 Err(error) => {
                     self.nodes.forget(stat.ino, 1);

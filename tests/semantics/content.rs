@@ -327,6 +327,7 @@ fn a_program_that_makes_small_files_can_make_a_big_one() {
         let mut bytes = vec![0; 1_000_006];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes.starts_with(b"first\0") && bytes.ends_with(b"\0second"));
+        drop(file);
 
         let file = File::options().read(true).write(true).create_new(true).open(mount.path("cut")).unwrap();
         file.write_all_at(b"abcdef", 0).unwrap();

@@ -57,8 +57,9 @@ impl Disk {
 
     fn lose_power(&self) {
         let root = File::open(self.root()).unwrap();
+        let how = NO_LOG_FLUSH;
         // SAFETY: the descriptor is open, and this request reads one integer, which lives until the call returns.
-        let done = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw const NO_LOG_FLUSH) };
+        let done = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw const how) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     }
 

@@ -51,8 +51,8 @@ def act(word, *rest):
     elif word == "close":
         os.close(int(rest[0]))
     elif word == "many":
-        limit = int(rest[0]) + 100
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         many.extend(os.open(rest[1], os.O_RDONLY) for _ in range(int(rest[0])))
     elif word == "close-all":
         while many:

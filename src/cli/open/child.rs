@@ -43,11 +43,11 @@ pub(super) fn run(words: Vec<OsString>, variables: &[(&str, String)]) -> Result<
     let mut command = Command::new(&program);
     command.args(words).envs(variables.iter().map(|(name, value)| (name, value)));
     signals.not_for(&mut command);
+    take_name_of(&program);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(problem) => return Ok(not_run(&program, &problem)),
     };
-    take_name_of(&program);
     let status = signals.until_end(&mut child).map_err(failed)?;
     Ok(code_of(status))
 }

@@ -154,7 +154,10 @@ impl BlobService {
         let version =
             ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
-        let of_container = query.get("restype").is_some_and(|kind| kind.eq_ignore_ascii_case("container"));
+        // What the account is can be asked of a container too.
+        let of_container = query
+            .get("restype")
+            .is_some_and(|kind| ["container", "account"].iter().any(|name| kind.eq_ignore_ascii_case(name)));
         let target = Target::parse(host, path, of_container).map_err(|_| ErrorCode::InvalidUri)?;
         let operation = Operation::parse(&head.method, &target.resource, &query, &head.headers)?;
         let rights = self.authorize(head, &query, &target, &operation, caller).await?;
