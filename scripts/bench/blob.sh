@@ -1,5 +1,7 @@
+#!/usr/bin/env bash
 # The Blob benchmark: leasefs serve beside Azurite, each with its defaults. Sourced by scripts/bench.sh.
 # Rows are interleaved: one workload runs on both servers before the next round starts.
+set -euo pipefail
 
 # blob_row ROW WORKLOAD CONNECTIONS SECONDS ROUNDS: measures a workload on every server in turn, appended to RESULTS.
 blob_row() {

@@ -146,10 +146,11 @@ impl Model {
     }
 
     pub fn rename(&mut self, from: &str, to: &'static str) -> Result<(), No> {
-        self.look_up(from)?;
-        if self.look_up(to) == Err(No::Pending) {
+        // What is pending is noticed first.
+        if [from, to].iter().any(|name| self.look_up(name) == Err(No::Pending)) {
             return Err(No::Pending);
         }
+        self.look_up(from)?;
         if from == to {
             return Ok(());
         }
@@ -195,6 +196,6 @@ impl Model {
     /// Whether an open of the file is one that takes the lease: it writes, and lets nobody else write.
     pub fn leased(&self, n: usize) -> bool {
         let file = self.opens[n].file;
-        self.has_name(n) && self.opens.iter().any(|o| o.file == file && o.access & 2 != 0 && o.share & 2 == 0)
+        self.opens.iter().any(|o| o.file == file && o.access & 2 != 0 && o.share & 2 == 0)
     }
 }
