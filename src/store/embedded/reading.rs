@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -20,6 +21,9 @@ use super::tx::Slot;
 
 /// How often a read starts over because the version it found was replaced meanwhile.
 const TRIES: u32 = 100;
+
+/// How long such a read waits for a commit that is under way. Commits take microseconds.
+const COMMIT_MAX: Duration = Duration::from_secs(5);
 
 /// Keeps the files of a version in place while a reader of it lives.
 pub(super) struct ReaderPin {
@@ -135,12 +139,10 @@ impl EmbeddedStore {
             if let Some(reader) = self.open_part(&entry, part, &still_there)? {
                 return Ok(reader);
             }
-            if still_there()? {
-                if matches!(entry.content, Content::Pages(_)) {
-                    // Its map changed; the record follows in a moment.
-                    std::thread::yield_now();
-                    continue;
-                }
+            // The bytes of a replaced version go a moment before the caches know. While the writer's mutex is held
+            // nothing is on its way, so what is missing now is really missing.
+            let _nothing_under_way = self.writer.try_lock_for(COMMIT_MAX);
+            if still_there()? && self.open_part(&entry, part, &still_there)?.is_none() {
                 return Err(StoreError::Damaged(format!("the content of {at} is missing")));
             }
         }
