@@ -118,6 +118,7 @@ impl EmbeddedStore {
         part: Option<ByteRange>,
         conditions: &Preconditions,
     ) -> Result<ContentReader> {
+        let mut waited_for = None;
         for _ in 0..TRIES {
             let entry = self.judged(at, snapshot, conditions)?;
             if entry.properties.tier.is_some_and(|tier| tier.tier == AccessTier::Archive) {
@@ -136,12 +137,12 @@ impl EmbeddedStore {
                 return Ok(reader);
             }
             if still_there()? {
-                if matches!(entry.content, Content::Pages(_)) {
-                    // Its map changed; the record follows in a moment.
-                    std::thread::yield_now();
-                    continue;
+                if waited_for == Some(entry.properties.etag) {
+                    return Err(StoreError::Damaged(format!("the content of {at} is missing")));
                 }
-                return Err(StoreError::Damaged(format!("the content of {at} is missing")));
+                // A commit may have taken the content away and not yet changed the record in memory: let it finish.
+                drop(self.writer.lock());
+                waited_for = Some(entry.properties.etag);
             }
         }
         Err(StoreError::io("read", io::Error::other(format!("{at} changes faster than it can be read"))))
