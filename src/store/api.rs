@@ -295,7 +295,7 @@ pub trait BlobStore: Send + Sync {
     ) -> Result<LeaseReport>;
 
     /// Blobs in byte order of their names; with a delimiter, names that continue behind it are folded into one
-    /// [`ListItem::Prefix`].
+    /// [`ListItem::Prefix`](super::ListItem::Prefix).
     async fn list_blobs(&self, container: &ContainerName, query: &ListQuery) -> Result<BlobPage>;
 
     /// Blobs whose tags fit, in one container or in all. Looks at a bounded number of blobs per call, so a page can

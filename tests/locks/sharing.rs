@@ -1,6 +1,7 @@
 //! Share modes that a program asks for by ioctl.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::children::{Program, within};
@@ -137,10 +138,14 @@ fn the_example_holds_a_file() {
         let mut holder = Command::new("python3")
             .args([example.as_ref(), path.as_os_str(), "rwd".as_ref(), "none".as_ref()])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        within(|| errno(fs::File::open(&path)) == libc::EBUSY);
+        // Not by trying to open the file: such an open could stand in the holder's way.
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("held "), "{said}");
+        assert_eq!(errno(fs::File::open(&path)), libc::EBUSY);
         drop(holder.stdin.take());
         assert!(holder.wait().unwrap().success());
         assert_eq!(fs::read(&path).unwrap(), b"content");

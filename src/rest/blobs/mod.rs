@@ -1,9 +1,9 @@
 //! The Azure Blob protocol over a store on this machine.
 //!
-//! A request goes through: [`route`] (which account, container, blob) → [`operation`] (what is asked) → authorization
+//! A request goes through: `route` (which account, container, blob) → `operation` (what is asked) → authorization
 //! (who asks, and may they) → a handler, which reads the parameters, makes one call to the store and shapes the
 //! answer. The store is a *durable* user of its data: a change is answered only when it would survive a power loss.
-//! [`failure`] has the one match from the store's errors to status and code.
+//! `failure` has the one match from the store's errors to status and code.
 //!
 //! Handlers must never judge a condition or a lease themselves.
 

@@ -1,7 +1,7 @@
 //! The XML of the protocol, in both directions.
 //!
 //! One file per shape: what writes it and what reads it stand together, so that a test can send every value
-//! around. Readers take bytes from strangers: they are bounded ([`node`]) and skip elements they do not know.
+//! around. Readers take bytes from strangers: they are bounded (`node`) and skip elements they do not know.
 
 mod acl;
 mod blobs;
