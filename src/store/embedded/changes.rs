@@ -67,23 +67,25 @@ impl Changes {
         Feed { queue, count: Arc::clone(&self.count), taken: 0 }
     }
 
-    /// Whether anybody listens at all.
-    pub(super) fn anybody(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0
+    /// Before anybody can see a change: everybody except its maker is going to be told of these events. They are
+    /// asked for only if there is anybody else.
+    pub(super) fn begin(&self, by: UserId, events: impl FnOnce() -> Vec<ChangeEvent>) -> Begun {
+        let others = self.others(by);
+        let events = if others.is_empty() { Vec::new() } else { events() };
+        let told = if events.is_empty() { Vec::new() } else { others };
+        let numbered = |queue: Arc<Queue>| {
+            let number = queue.lag.begin();
+            (queue, number)
+        };
+        Begun { queues: told.into_iter().map(numbered).collect(), events }
     }
 
-    /// Before anybody can see a change: everybody except its maker is going to be told of these events.
-    pub(super) fn begin(&self, by: UserId, events: Vec<ChangeEvent>) -> Begun {
-        let mut queues = Vec::new();
-        if !events.is_empty() {
-            let all = self.queues.lock();
-            let others = all.iter().filter_map(Weak::upgrade).filter(|queue| queue.user != by);
-            queues.extend(others.map(|queue| {
-                let number = queue.lag.begin();
-                (queue, number)
-            }));
+    fn others(&self, than: UserId) -> Vec<Arc<Queue>> {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
         }
-        Begun { queues, events }
+        let queues = self.queues.lock();
+        queues.iter().filter_map(Weak::upgrade).filter(|queue| queue.user != than).collect()
     }
 
     /// No more changes will come.
@@ -165,9 +167,8 @@ mod tests {
     #[test]
     fn others_hear_in_order_and_the_maker_does_not() {
         let changes = Changes::default();
-        assert!(!changes.anybody());
         let (mut maker, mut other) = (changes.subscribe(1), changes.subscribe(2));
-        changes.begin(1, vec![event("a"), event("b")]).done();
+        changes.begin(1, || vec![event("a"), event("b")]).done();
         let heard = other.next(Duration::ZERO).unwrap();
         let names: Vec<&str> = heard
             .iter()
@@ -178,8 +179,8 @@ mod tests {
             .collect();
         assert_eq!(names, ["a", "b"]);
         assert!(maker.next(Duration::ZERO).unwrap().is_empty());
-        drop((maker, other));
-        assert!(!changes.anybody());
+        drop(other);
+        changes.begin(1, || unreachable!("nobody else listens")).done();
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
         let changes = Changes::default();
         let mut feed = changes.subscribe(2);
         for _ in 0..WAITING_EVENTS + 10 {
-            changes.begin(1, vec![event("a")]).done();
+            changes.begin(1, || vec![event("a")]).done();
         }
         let heard = feed.next(Duration::ZERO).unwrap();
         assert!(matches!(heard[0], ChangeEvent::Everything));
@@ -202,7 +203,7 @@ mod tests {
         let mut feed = changes.subscribe(2);
         let lag = feed.lag();
         lag.caught_up().await;
-        let begun = changes.begin(1, vec![event("a")]);
+        let begun = changes.begin(1, || vec![event("a")]);
         let waiter = tokio::spawn({
             let lag = feed.lag();
             async move { lag.caught_up().await }
@@ -215,7 +216,7 @@ mod tests {
         assert!(!waiter.is_finished(), "taken, and not yet dealt with");
         feed.handled();
         waiter.await.unwrap();
-        changes.begin(1, vec![event("b")]).in_doubt();
+        changes.begin(1, || vec![event("b")]).in_doubt();
         assert!(matches!(feed.next(Duration::ZERO).unwrap()[..], [ChangeEvent::Everything]));
         drop(feed);
         lag.caught_up().await;

@@ -323,8 +323,7 @@ impl<'a> Tx<'a> {
         if batch.is_empty() {
             return Ok(());
         }
-        let events = if self.store.changes.anybody() { self.events() } else { Vec::new() };
-        let begun = self.store.changes.begin(self.store.user, events);
+        let begun = self.store.changes.begin(self.store.user, || self.events());
         if let Err(error) = self.store.kv.commit(batch) {
             self.store.after_failed_commit(&mut self.state, &counts);
             begun.in_doubt();
