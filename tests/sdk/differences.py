@@ -87,7 +87,6 @@ AZURITE = {
 
 # Where leasefs itself does less than the service, because its blobs are also files of a mount.
 LEASEFS = {
-    "there is no $root container": ["test_containers.py::test_root_container"],
     "a name has no empty segment": ["test_properties.py::test_names[a//b]"],
 }
 
