@@ -98,6 +98,20 @@ impl Program {
         self.answer()
     }
 
+    /// Waits until the file of `fd` stands like this. The count of its opens includes those whose closes have returned
+    /// and whose RELEASE is still on its way, so it may take a moment.
+    pub fn until_state(&mut self, wanted: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let state = self.ask("share.get_state(fd)");
+            if state == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "the state stays {state}, not {wanted}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Whether the program has not answered yet.
     pub fn is_waiting(&mut self) -> bool {
         match self.answers.try_recv() {

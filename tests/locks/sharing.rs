@@ -18,7 +18,7 @@ fn a_program_asks_for_a_share_mode_and_others_are_refused() {
         fs::write(&path, "content").unwrap();
         let mut holder = Program::with_open(&path);
         assert_eq!(holder.ask(&format!("share.set_share(fd, {BOTH}, 0)")), "None");
-        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 1, 0, 1)");
+        holder.until_state("(3, 0, 1, 0, 1)");
         assert_eq!(errno(fs::File::open(&path)), libc::EBUSY, "read");
         assert_eq!(errno(fs::File::options().write(true).open(&path)), libc::EBUSY, "write");
         assert_eq!(errno(fs::File::create(&path)), libc::EBUSY, "overwrite");
@@ -41,7 +41,7 @@ fn a_share_mode_that_does_not_fit_is_refused_and_changes_nothing() {
         fs::write(&path, "content").unwrap();
         let (mut one, mut other) = (Program::with_open(&path), Program::with_open(&path));
         assert_eq!(one.ask(&format!("share.set_share(fd, {BOTH}, {READ})")), "EBUSY");
-        assert_eq!(one.ask("share.get_state(fd)"), "(3, 7, 0, 0, 2)");
+        one.until_state("(3, 7, 0, 0, 2)");
         assert_eq!(other.ask("os.close(fd)"), "None");
         assert_eq!(
             one.ask(&format!("share.set_share(fd, {BOTH}, {READ})")),
@@ -65,10 +65,10 @@ fn wrong_ioctls_are_refused() {
             ("fcntl.ioctl(fd, 0x400CE901, bytes(12))", "EINVAL"),
             ("fcntl.ioctl(fd, 0x4008E909, bytes(8))", "ENOTTY"),
             ("fcntl.ioctl(fd, 0x5401, bytes(64))", "ENOTTY"),
-            ("share.get_state(fd)", "(3, 7, 0, 0, 1)"),
         ] {
             assert_eq!(program.ask(line), answer, "{line}");
         }
+        program.until_state("(3, 7, 0, 0, 1)");
     });
 }
 
@@ -79,11 +79,11 @@ fn a_handle_for_delete_alone_removes_and_takes_back() {
         fs::write(&path, "content").unwrap();
         let mut program = Program::start();
         assert_eq!(program.ask(&format!("fd = os.open({path:?}, os.O_ACCMODE)")), "ok");
-        assert_eq!(program.ask("share.get_state(fd)"), "(0, 7, 0, 0, 1)");
+        program.until_state("(0, 7, 0, 0, 1)");
         assert_eq!(program.ask("os.read(fd, 1)"), "EBADF");
         assert_eq!(program.ask("share.set_share(fd, share.DELETE, 7)"), "None");
         assert_eq!(program.ask("share.set_delete(fd, 1)"), "None");
-        assert_eq!(program.ask("share.get_state(fd)"), "(4, 7, 0, 1, 1)");
+        program.until_state("(4, 7, 0, 1, 1)");
         assert_eq!(errno(fs::metadata(&path)), libc::EBUSY, "the kernel remembers no name");
         assert_eq!(errno(fs::File::open(&path)), libc::EBUSY);
         assert!(names(&mount.dir()).is_empty());
@@ -105,7 +105,7 @@ fn asking_for_flags_trips_no_share_mode() {
         assert_eq!(holder.ask(&format!("share.set_share(fd, {BOTH}, 0)")), "None");
         // The kernel opens the file by itself for this.
         assert_eq!(holder.ask("fcntl.ioctl(fd, 0x80086601, bytes(8))"), "ENOTTY");
-        assert_eq!(holder.ask("share.get_state(fd)"), "(3, 0, 1, 0, 1)");
+        holder.until_state("(3, 0, 1, 0, 1)");
     });
 }
 
@@ -116,7 +116,7 @@ fn a_directory_claims_a_share_mode_too() {
         fs::create_dir(&path).unwrap();
         let mut holder = Program::start();
         assert_eq!(holder.ask(&format!("fd = os.open({path:?}, os.O_RDONLY)")), "ok");
-        assert_eq!(holder.ask("share.get_state(fd)"), "(1, 7, 0, 0, 0)");
+        holder.until_state("(1, 7, 0, 0, 0)");
         assert_eq!(holder.ask(&format!("share.set_share(fd, {READ}, {READ} | {WRITE})")), "None");
         assert_eq!(errno(fs::remove_dir(&path)), libc::EBUSY);
         assert_eq!(errno(fs::rename(&path, mount.path("e"))), libc::EBUSY);
