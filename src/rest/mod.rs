@@ -7,4 +7,11 @@
 
 pub mod auth;
 pub mod blobs;
+mod cors;
+mod face;
+mod failure;
+mod page;
+mod reply;
 pub mod server;
+mod sources;
+mod url;
