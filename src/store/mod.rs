@@ -19,9 +19,11 @@ mod error;
 mod kinds;
 mod listing;
 mod local;
+pub mod mirror;
 mod names;
 pub mod sparse;
 mod tags;
+mod upstream;
 
 pub use api::{
     BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
@@ -44,3 +46,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
+pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
