@@ -102,9 +102,9 @@ impl FilesService {
     /// service may have given the container, is no business of shares.
     async fn acl_of(&self, share: &str) -> Result<Option<ContainerAcl>> {
         let Ok(name) = ContainerName::new(share) else { return Ok(None) };
-        match self.shares.properties(&name, None, None).await {
+        match self.shares.properties(&name, None).await {
             Ok(share) => Ok(Some(ContainerAcl { policies: share.acl.policies, ..ContainerAcl::default() })),
-            Err(failure) => match super::failure::of_share(failure) {
+            Err(failure) => match super::failure::of_share(failure.into()) {
                 absent if absent.code() == Some(ErrorCode::ShareNotFound) => Ok(None),
                 other => Err(other),
             },

@@ -50,7 +50,6 @@ impl FilesService {
             metadata: call.metadata()?,
             headers,
             content_md5: call.stored_md5()?,
-            create_only: call.create_only,
         };
         let entry = share.create_file(&at.path, new, lease).await?;
         Ok(changed(Reply::created(), &entry).empty())

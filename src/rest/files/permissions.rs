@@ -6,6 +6,7 @@
 use super::FilesService;
 use super::call::{Call, GivenPermission};
 use super::failure::Result;
+use super::soon::RequestsSoon; // LATER
 use crate::fs::requests::{Requests, SmbChange};
 use crate::rest::reply::Reply;
 use crate::rest::server::{Answer, AnswerBody};
