@@ -255,6 +255,11 @@ pub(super) struct EndpointArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) account_key_file: Option<PathBuf>,
 
+    /// File with several accounts, each with containers of its own: one per line, its name and one or two keys in
+    /// base64; readable by its owner only, read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(super) accounts: Option<PathBuf>,
+
     /// Certificate chain for TLS, in PEM
     #[arg(long, value_name = "FILE")]
     pub(super) tls_cert: Option<PathBuf>,
@@ -272,9 +277,10 @@ pub(super) struct EndpointArgs {
 impl EndpointArgs {
     /// Whether nothing was given.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        let Self { account, account_key_file, accounts, tls_cert, tls_key, copy_from } = self;
         account.is_none()
             && account_key_file.is_none()
+            && accounts.is_none()
             && tls_cert.is_none()
             && tls_key.is_none()
             && copy_from.is_none()
