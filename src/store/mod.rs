@@ -22,6 +22,7 @@ mod local;
 mod names;
 pub mod sparse;
 mod tags;
+mod upstream;
 
 pub use api::{
     BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
@@ -44,3 +45,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
+pub use upstream::{Fence, Fetch, Standing, Upstream};
