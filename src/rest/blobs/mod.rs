@@ -20,6 +20,7 @@ mod failure;
 mod leases;
 mod listing;
 mod needs;
+mod neighbours;
 mod operation;
 mod pages;
 mod properties;
@@ -52,10 +53,12 @@ use crate::wire::{ErrorCode, date, headers};
 use access::refuse_secondary_writes;
 use call::Call;
 use failure::{Failure, Result};
+use neighbours::Neighbours;
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
 use route::Target;
 
 pub use super::sources::CopySources;
+pub use neighbours::{BlobAccounts, Stores};
 
 /// What the `Server` header says.
 const SERVER_NAME: &str = concat!("leasefs-blob/", env!("CARGO_PKG_VERSION"));
@@ -69,11 +72,12 @@ impl<S: BlobStore + LocalStore> ServedStore for S {}
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// The Blob protocol over one store.
+/// The Blob protocol over one store: one account.
 pub struct BlobService {
     store: Arc<dyn ServedStore>,
     accounts: Accounts,
     copy_sources: CopySources,
+    neighbours: Neighbours,
     settings: Settings,
     /// The time: of this machine, unless a test moves it together with the store's.
     clock: Clock,
@@ -93,6 +97,7 @@ impl BlobService {
             store,
             accounts,
             copy_sources,
+            neighbours: Neighbours::default(),
             settings: Settings::default(),
             clock: Arc::new(face::now),
             face: Face::new(SERVER_NAME),

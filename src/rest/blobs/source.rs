@@ -2,6 +2,7 @@
 //! allowed.
 
 use std::io;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use http::{StatusCode, Uri};
@@ -15,7 +16,7 @@ use super::route::{BLOB_LABEL, Resource, Target};
 use crate::rest::server::BodyError;
 use crate::rest::sources::{cannot_read, is_same_server, named_url, open_elsewhere, without_query};
 use crate::store::{
-    BlobName, BlobPath, ContainerName, HttpHeaders, Preconditions, SnapshotId, StoreError, Tags,
+    BlobName, BlobPath, ContainerName, HttpHeaders, Metadata, Preconditions, SnapshotId, StoreError, Tags,
 };
 use crate::wire::checksum::{Declared, Summing, Wanted};
 use crate::wire::query::Query;
@@ -30,11 +31,13 @@ const PIECE: usize = 1024 * 1024;
 pub(super) enum CopyFrom {
     /// A blob of this service.
     Own(OwnSource),
+    /// A blob of another account of this server.
+    Neighbour(Arc<BlobService>, OwnSource),
     /// Elsewhere.
     Elsewhere(String),
 }
 
-/// A blob of this service, or one of its snapshots.
+/// A blob of a service, or one of its snapshots.
 #[derive(Clone, Debug)]
 pub(super) struct OwnSource {
     pub(super) at: BlobPath,
@@ -46,6 +49,8 @@ pub(super) struct OwnSource {
 pub(super) struct Fetched {
     pub(super) received: Received,
     pub(super) headers: HttpHeaders,
+    /// Of a blob of this server; what is elsewhere keeps its own to itself.
+    pub(super) metadata: Metadata,
     pub(super) tags: Tags,
 }
 
@@ -65,14 +70,13 @@ impl BlobService {
         let authority = url.authority().map_or("", |authority| authority.as_str());
         let host = headers::text(call.headers(), headers::HOST)?.unwrap_or_default();
         if is_same_server(host, authority, BLOB_LABEL) {
-            let own = self.own_source(call, &url, right).await?;
-            return Ok(CopyFrom::Own(own));
+            return self.own_source(call, &url, right).await;
         }
         self.copy_sources.check(url.host().unwrap_or_default())?;
         Ok(CopyFrom::Elsewhere(text.to_owned()))
     }
 
-    async fn own_source(&self, call: &Call<'_>, url: &Uri, right: SourceRight) -> Result<OwnSource> {
+    async fn own_source(&self, call: &Call<'_>, url: &Uri, right: SourceRight) -> Result<CopyFrom> {
         let authority = url.authority().map_or("", |authority| authority.as_str());
         let target = Target::parse(authority, url.path(), false).map_err(|_| ErrorCode::InvalidUri)?;
         let query = Query::parse(url.query().unwrap_or_default())?;
@@ -89,8 +93,19 @@ impl BlobService {
             ContainerName::new(container).map_err(StoreError::from)?,
             BlobName::new(name.as_str()).map_err(StoreError::from)?,
         );
-        self.authorize_source(call, url, &target, &query, &at, right).await?;
-        Ok(OwnSource { at, snapshot })
+        let source = OwnSource { at, snapshot };
+        let neighbour =
+            (target.account.name != call.target.account.name).then(|| self.neighbours.find(&target.account.name));
+        match neighbour.flatten() {
+            None => {
+                self.authorize_source(call, url, &target, &query, &source.at, right).await?;
+                Ok(CopyFrom::Own(source))
+            }
+            Some(other) => {
+                other.authorize_source(call, url, &target, &query, &source.at, right).await?;
+                Ok(CopyFrom::Neighbour(other, source))
+            }
+        }
     }
 
     /// Refuses a source of ours that is not there or does not meet its conditions, in the words for sources.
@@ -111,15 +126,21 @@ impl BlobService {
         let declared = Declared::of_source(call.headers())?;
         let wanted = if declared.md5.is_some() { Wanted::Md5AndCrc64 } else { wanted };
         let fetched = match source {
-            CopyFrom::Own(own) => self.fetch_own(own, call.source_conditions()?, range, max, wanted).await?,
+            CopyFrom::Own(own) => {
+                self.fetch_local(self, own, call.source_conditions()?, range, max, wanted).await?
+            }
+            CopyFrom::Neighbour(other, own) => {
+                self.fetch_local(other, own, call.source_conditions()?, range, max, wanted).await?
+            }
             CopyFrom::Elsewhere(url) => self.fetch_elsewhere(call, url, range, max, wanted).await?,
         };
         fetched.received.sums.check(&declared)?;
         Ok(fetched)
     }
 
-    async fn fetch_own(
+    async fn fetch_local(
         &self,
+        of: &BlobService,
         source: &OwnSource,
         conditions: Preconditions,
         range: Option<RequestedRange>,
@@ -127,8 +148,8 @@ impl BlobService {
         wanted: Wanted,
     ) -> Result<Fetched> {
         let reader =
-            self.store.open_version(&source.at, source.snapshot, None, &conditions).map_err(about_source)?;
-        let blob = std::sync::Arc::clone(reader.properties());
+            of.store.open_version(&source.at, source.snapshot, None, &conditions).map_err(about_source)?;
+        let blob = Arc::clone(reader.properties());
         let (start, length) = match range {
             None => (0, blob.size),
             Some(range) if range.first >= blob.size => return Err(ErrorCode::InvalidRange.into()),
@@ -160,7 +181,12 @@ impl BlobService {
         });
         let lost = |_| StoreError::Damaged("a thread that copied content ended early".into());
         let received = copying.await.map_err(lost)??;
-        Ok(Fetched { received, headers: blob.headers.clone(), tags: blob.tags.clone() })
+        Ok(Fetched {
+            received,
+            headers: blob.headers.clone(),
+            metadata: blob.metadata.clone(),
+            tags: blob.tags.clone(),
+        })
     }
 
     async fn fetch_elsewhere(
@@ -184,7 +210,7 @@ impl BlobService {
             upload.write(&piece)?;
         }
         let received = Received { body: upload.finish(), sums: summing.finish() };
-        Ok(Fetched { received, headers, tags: Tags::NONE })
+        Ok(Fetched { received, headers, metadata: Metadata::default(), tags: Tags::NONE })
     }
 }
 
