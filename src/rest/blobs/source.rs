@@ -94,8 +94,8 @@ impl BlobService {
             BlobName::new(name.as_str()).map_err(StoreError::from)?,
         );
         let source = OwnSource { at, snapshot };
-        let neighbour =
-            (target.account.name != call.target.account.name).then(|| self.neighbours.find(&target.account.name));
+        let neighbour = (target.account.name != call.target.account.name)
+            .then(|| self.neighbours.find(&target.account.name));
         match neighbour.flatten() {
             None => {
                 self.authorize_source(call, url, &target, &query, &source.at, right).await?;

@@ -35,8 +35,12 @@ impl FilesService {
     ) -> Result<(Claim, Allowed)> {
         let claim = Claim::of(&head.headers, query)?;
         let need = need(operation, &head.headers);
-        let parts =
-            SignedParts { method: head.method.as_str(), path: head.uri.path(), query, headers: &head.headers };
+        let parts = SignedParts {
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            query,
+            headers: &head.headers,
+        };
         let allowed = self.judge(&claim, parts, target, caller, &need).await?;
         Ok((claim, allowed))
     }
@@ -54,7 +58,9 @@ impl FilesService {
         let headers = HeaderMap::new();
         let claim = match (Claim::of(&headers, query)?, &call.claim) {
             // The key opens everything in its account.
-            (Claim::Anonymous, Claim::Key(_)) if target.account.name == call.target.account.name => return Ok(()),
+            (Claim::Anonymous, Claim::Key(_)) if target.account.name == call.target.account.name => {
+                return Ok(());
+            }
             (Claim::Anonymous, Claim::Sas(token)) => Claim::Sas(token.clone()),
             (claim, _) => claim,
         };
@@ -113,7 +119,11 @@ impl FilesService {
 }
 
 /// Refuses writes where only reading is possible: through the secondary endpoint, and to snapshots.
-pub(super) fn refuse_writes(target: &Target, query: &Query, operation: &Operation) -> std::result::Result<(), Fault> {
+pub(super) fn refuse_writes(
+    target: &Target,
+    query: &Query,
+    operation: &Operation,
+) -> std::result::Result<(), Fault> {
     if operation.is_read() {
         return Ok(());
     }
@@ -124,6 +134,8 @@ pub(super) fn refuse_writes(target: &Target, query: &Query, operation: &Operatio
     // Only a share's own operations name a snapshot to do something with it.
     match (query.filled("sharesnapshot"), operation) {
         (None, _) | (Some(_), Operation::Share(..)) => Ok(()),
-        (Some(text), _) => Err(Fault::invalid_query("sharesnapshot", text).saying("A snapshot cannot be changed.")),
+        (Some(text), _) => {
+            Err(Fault::invalid_query("sharesnapshot", text).saying("A snapshot cannot be changed."))
+        }
     }
 }

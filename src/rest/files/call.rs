@@ -82,7 +82,8 @@ impl Call<'_> {
 
     /// Refuses requests for what this service does not have.
     pub(super) fn refuse_unsupported(&self) -> Result<()> {
-        let given = |names: &[&'static str]| names.iter().copied().find(|name| self.headers().contains_key(*name));
+        let given =
+            |names: &[&'static str]| names.iter().copied().find(|name| self.headers().contains_key(*name));
         if let Some(name) = given(&REFUSED) {
             return Err(Fault::new(ErrorCode::UnsupportedHeader).with("HeaderName", name).into());
         }

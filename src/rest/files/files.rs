@@ -43,14 +43,8 @@ impl FilesService {
         let (headers, lease) = (call.stored_headers()?, call.lease()?);
         let share = self.share(&at.share).await?;
         let smb = self.with_permission(call, &share, call.smb_change(true)?).await?;
-        let new = NewFile {
-            size,
-            body,
-            smb,
-            metadata: call.metadata()?,
-            headers,
-            content_md5: call.stored_md5()?,
-        };
+        let new =
+            NewFile { size, body, smb, metadata: call.metadata()?, headers, content_md5: call.stored_md5()? };
         let entry = share.create_file(&at.path, new, lease).await?;
         Ok(changed(Reply::created(), &entry).empty())
     }

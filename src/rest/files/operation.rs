@@ -211,7 +211,9 @@ fn path_op(
     place: Place,
 ) -> Result<Operation, Fault> {
     match (restype, comp) {
-        (_, "listhandles") => by_verb(method, Some(HandlesOp::List), None).map(|op| Operation::Handles(place, op)),
+        (_, "listhandles") => {
+            by_verb(method, Some(HandlesOp::List), None).map(|op| Operation::Handles(place, op))
+        }
         (_, "forceclosehandles") => {
             by_verb(method, None, Some(HandlesOp::Close)).map(|op| Operation::Handles(place, op))
         }
@@ -290,7 +292,8 @@ mod tests {
         if copies {
             headers.insert(headers::COPY_SOURCE, "http://x".parse().unwrap());
         }
-        Operation::parse(&method, resource, &Query::parse(query).unwrap(), &headers).map_err(|fault| fault.code)
+        Operation::parse(&method, resource, &Query::parse(query).unwrap(), &headers)
+            .map_err(|fault| fault.code)
     }
 
     fn on_file(method: &str, query: &str, copies: bool) -> Result<FileOp, ErrorCode> {

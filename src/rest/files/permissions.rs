@@ -18,7 +18,11 @@ const BODY_MAX: u64 = 2 * permission::STORED_MAX as u64;
 
 impl FilesService {
     /// Create Permission.
-    pub(super) async fn create_permission(&self, call: &mut Call<'_>, name: &ContainerName) -> Result<Answer> {
+    pub(super) async fn create_permission(
+        &self,
+        call: &mut Call<'_>,
+        name: &ContainerName,
+    ) -> Result<Answer> {
         let body = call.whole_body(BODY_MAX).await?;
         let (text, _) = permission::parse_body(&body)?;
         let share = self.share(name).await?;

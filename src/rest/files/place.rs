@@ -92,7 +92,8 @@ mod tests {
         for good in ["a", "a.b", "com", "com10", "COM0", "lpt", "ä", ".hidden", "$x"] {
             assert!(is_legal(good), "{good}");
         }
-        for bad in ["", "a:b", "a*", "?", "a|b", "a\\b", "\"", "<", "a\u{1}", "con", "Com1", "LPT9", "clock$"] {
+        for bad in ["", "a:b", "a*", "?", "a|b", "a\\b", "\"", "<", "a\u{1}", "con", "Com1", "LPT9", "clock$"]
+        {
             assert!(!is_legal(bad), "{bad}");
         }
         let strange = Place::named("docs", "a:b", false).unwrap();

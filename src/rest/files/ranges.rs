@@ -53,8 +53,8 @@ impl FilesService {
                 sums.check(&declared)?;
                 let share = self.share(&at.share).await?;
                 let entry = share.put_range(&at.path, range.start, body, last_write, lease).await?;
-                let reply = written(&entry)
-                    .maybe(headers::CONTENT_MD5, sums.md5.as_ref().map(md5_text).as_deref());
+                let reply =
+                    written(&entry).maybe(headers::CONTENT_MD5, sums.md5.as_ref().map(md5_text).as_deref());
                 Ok(reply.empty())
             }
             Write::Clear => {
@@ -107,12 +107,12 @@ impl FilesService {
         let reading = self.view(call, at).await?.read(&at.path, call.lease()?).await?;
         let before = match call.snapshot_named("prevsharesnapshot")? {
             None => None,
-            Some(id) => Some(self.view_of(&at.share, Some(id)).await.map_err(|failure| {
-                match failure.code() {
+            Some(id) => {
+                Some(self.view_of(&at.share, Some(id)).await.map_err(|failure| match failure.code() {
                     Some(ErrorCode::ShareSnapshotNotFound) => ErrorCode::PreviousSnapshotNotFound.into(),
                     _ => failure,
-                }
-            })?),
+                })?)
+            }
         };
         let entry = reading.entry.clone();
         let lines = match before {
@@ -125,7 +125,9 @@ impl FilesService {
                         on_blocking_thread(differing).await?
                     }
                     // What was not there then is new as a whole.
-                    Err(failure) if failure.code() == Some(ErrorCode::ResourceNotFound) && !support_rename => {
+                    Err(failure)
+                        if failure.code() == Some(ErrorCode::ResourceNotFound) && !support_rename =>
+                    {
                         on_blocking_thread(move || Ok(plain(reading.ranges(within)?))).await?
                     }
                     Err(failure) => return Err(failure),
@@ -193,7 +195,11 @@ fn span(range: RequestedRange) -> Result<Range<u64>> {
 }
 
 fn check_length(range: &Range<u64>) -> Result<()> {
-    if range.end - range.start > RANGE_MAX { Err(BodyError::TooLong { max: RANGE_MAX }.into()) } else { Ok(()) }
+    if range.end - range.start > RANGE_MAX {
+        Err(BodyError::TooLong { max: RANGE_MAX }.into())
+    } else {
+        Ok(())
+    }
 }
 
 fn last_write(call: &Call<'_>) -> Result<LastWrite> {
@@ -218,6 +224,7 @@ fn plain(ranges: Vec<Range<u64>>) -> Vec<RangeLine> {
 }
 
 fn lines_of(ranges: Vec<(Range<u64>, bool)>) -> Vec<RangeLine> {
-    let line = |(range, clear): (Range<u64>, bool)| RangeLine { start: range.start, end: range.end - 1, clear };
+    let line =
+        |(range, clear): (Range<u64>, bool)| RangeLine { start: range.start, end: range.end - 1, clear };
     ranges.into_iter().filter(|(range, _)| !range.is_empty()).map(line).collect()
 }

@@ -29,7 +29,9 @@ impl FilesService {
         let range = RequestedRange::of_read(call.headers())?;
         let with_md5 = headers::flag(call.headers(), headers::RANGE_GET_CONTENT_MD5)?;
         if with_md5 && range.is_none() {
-            return Err(Fault::invalid_header(headers::RANGE_GET_CONTENT_MD5, "a range is needed with it").into());
+            return Err(
+                Fault::invalid_header(headers::RANGE_GET_CONTENT_MD5, "a range is needed with it").into()
+            );
         }
         let reading = self.view(call, at).await?.read(&at.path, call.lease()?).await?;
         let (entry, size) = (reading.entry.clone(), reading.size());
@@ -39,7 +41,8 @@ impl FilesService {
             Some(range) => (range.first, range.length().unwrap_or(u64::MAX).min(size - range.first)),
         };
         let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-        let reply = file_headers(Reply::new(status), &entry, call.now).number(headers::CONTENT_LENGTH, length);
+        let reply =
+            file_headers(Reply::new(status), &entry, call.now).number(headers::CONTENT_LENGTH, length);
         let mut reply = call.overridden(match range {
             None => stored_md5(reply, headers::CONTENT_MD5, &entry),
             Some(_) => stored_md5(reply, headers::CONTENT_MD5_STORED, &entry)

@@ -125,7 +125,9 @@ impl FilesService {
         }
         let snapshots = match option {
             None => DeleteSnapshots::Refuse,
-            Some(text) if ["include", "include-leased"].iter().any(|word| word.eq_ignore_ascii_case(text)) => {
+            Some(text)
+                if ["include", "include-leased"].iter().any(|word| word.eq_ignore_ascii_case(text)) =>
+            {
                 DeleteSnapshots::Include
             }
             Some(text) => return Err(invalid(text).into()),
