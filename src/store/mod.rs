@@ -20,6 +20,7 @@ mod kinds;
 mod listing;
 mod local;
 mod names;
+mod ranges;
 pub mod sparse;
 mod tags;
 
@@ -39,8 +40,8 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
-    ScratchHome, Space,
+    CONTAINER_SNAPSHOTS_MAX, Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress,
+    RenameMode, Scratch, ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
