@@ -19,10 +19,12 @@ mod error;
 mod kinds;
 mod listing;
 mod local;
+pub mod mirror;
 mod names;
 mod ranges;
 pub mod sparse;
 mod tags;
+mod upstream;
 
 pub use api::{
     BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
@@ -45,3 +47,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
+pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
