@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::share::lease::LeaseId;
 use crate::share::{Access, ShareMode};
-use crate::store::ContentReader;
+use crate::store::{ContentReader, Found};
 
+use super::super::content::Content;
 use super::super::error::{FsError, Result};
 use super::super::file::OpenFile;
 use super::super::gate::Claim;
@@ -100,23 +101,21 @@ impl Reading {
     }
 
     fn next_data(&self, from: u64) -> Result<Option<u64>> {
-        self.seek(from, OpenFile::next_data, |content, from| content.next_data(from))
+        self.seek(from, OpenFile::next_data, Content::next_data)
     }
 
     fn next_hole(&self, from: u64) -> Result<Option<u64>> {
-        self.seek(from, OpenFile::next_hole, |content, from| content.next_hole(from))
+        self.seek(from, OpenFile::next_hole, Content::next_hole)
     }
 
     fn seek(
         &self,
         from: u64,
         open: impl Fn(&OpenFile, u64) -> Result<u64>,
-        version: impl Fn(&super::super::content::Content, u64) -> std::io::Result<Option<u64>>,
+        version: impl Fn(&Content, u64) -> std::io::Result<Option<u64>>,
     ) -> Result<Option<u64>> {
         match &self.source {
-            Source::Version(reader) => {
-                Ok(version(&super::super::content::Content::Clean(reader.clone()), from)?)
-            }
+            Source::Version(reader) => Ok(version(&Content::Clean(reader.clone()), from)?),
             Source::Open(file) => match open(file, from) {
                 Ok(at) => Ok(Some(at)),
                 Err(FsError::NoSuchOffset) => Ok(None),
@@ -177,10 +176,9 @@ impl Requests {
         };
         // The version that is read, not the one that was looked at.
         let found = match &source {
-            Source::Version(reader) => crate::store::Found {
-                blob: Some(Arc::clone(reader.properties())),
-                prefix: target.found.prefix,
-            },
+            Source::Version(reader) => {
+                Found { blob: Some(Arc::clone(reader.properties())), prefix: target.found.prefix }
+            }
             Source::Open(_) => target.found.clone(),
         };
         let mut entry = engine.entry(target.ino, target.parent, &found)?;
