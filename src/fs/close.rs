@@ -34,8 +34,10 @@ impl Engine {
     pub async fn release(&self, handle: HandleId) -> Result<ReleaseReport> {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
+        let others_commit = handle.leaves_to_others();
+        let commits = handle.commits() && !handle.is_revoked() && !others_commit;
         // If that cannot be told, there may be something.
-        let changed = handle.commits() && !handle.is_revoked() && handle.file.needs_commit().unwrap_or(true);
+        let changed = commits && handle.file.needs_commit().unwrap_or(true);
         if changed && let Err(error) = self.commit(&handle.file).await {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
             if handle.file.is_last_open() {
@@ -104,8 +106,7 @@ impl Engine {
     /// Waits for a file that its programs have closed already, until we know it, too.
     ///
     /// `close(2)` returns before the kernel tells us. What was closed is whole, and stays so until the next commit; but
-    /// a writer that joined the last one would write in place, and the last one's end would commit half of its work.
-    /// So would a writer that joins a reader that joined. A file that is still used after the wait (through a copy of
+    /// a writer that joined the last one would write in place. So would a writer that joins a reader that joined. A file that is still used after the wait (through a copy of
     /// a descriptor, or a mapping) is not waited for again.
     pub(super) async fn outlast_close(&self, ino: Ino, writes: bool) {
         let mut deadline = None;

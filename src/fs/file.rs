@@ -82,6 +82,8 @@ pub struct OpenFile {
     dirty: AtomicBool,
     /// How many opens share this. Changed only under the table's mutex.
     opens: AtomicUsize,
+    /// How many of them write.
+    writers: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
     /// A handle was closed from outside whose program may still write through the kernel.
@@ -152,6 +154,7 @@ impl OpenFile {
             state: RwLock::new(state),
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
+            writers: AtomicUsize::new(0),
             kept_open: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
@@ -181,6 +184,16 @@ impl OpenFile {
     /// One open less; says whether it was the last.
     pub fn drop_open(&self) -> bool {
         self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// A handle that writes is there.
+    pub fn writer_joined(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One of them is closed; says whether others are left.
+    pub fn writer_left(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::AcqRel) > 1
     }
 
     /// Whether nobody else uses it.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
 
 use crate::common::{Mount, errno, names, on_both_paths};
 
@@ -143,4 +144,19 @@ fn a_read_only_mount_changes_nothing() {
     let Some(mount) = Mount::new(&["--read-only"]) else { return };
     assert_eq!(errno(File::create(mount.path("x"))), libc::EROFS);
     assert_eq!(errno(fs::create_dir(mount.path("x"))), libc::EROFS);
+}
+
+/// More entries than fit into one page of the store, or into one answer to the kernel.
+#[test]
+fn positions_in_a_directory_stay_when_entries_go() {
+    on_both_paths(&[], |mount| {
+        let directory = mount.path("d");
+        fs::create_dir(&directory).unwrap();
+        for number in 0..2_500 {
+            File::create(directory.join(format!("{number:05}-{}", "x".repeat(number % 40)))).unwrap();
+        }
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/semantics/seekdir.py");
+        let ran = Command::new("python3").arg(script).arg(&directory).arg("2500").output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    });
 }
