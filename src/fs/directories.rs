@@ -42,6 +42,13 @@ pub struct DirectoryEntry {
     fetched_at: u64,
 }
 
+impl DirectoryEntry {
+    /// What the look-up found.
+    pub(super) fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
 /// A directory being read.
 #[derive(Debug)]
 pub(super) struct DirectoryStream {
@@ -244,7 +251,7 @@ impl Engine {
         Ok(Some(DirectoryEntry { segment: segment.clone(), ino, kind, found, fetched_at }))
     }
 
-    fn entries(
+    pub(super) fn entries(
         &self,
         ino: Ino,
         prefix: &str,

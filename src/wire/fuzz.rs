@@ -243,7 +243,7 @@ proptest! {
         which in 0..5u8, a in 1..u128::MAX, b in option::of(1..u128::MAX), seconds in option::of(15..=60u8),
         period in option::of(0..=60u8),
     ) {
-        let duration = seconds.and_then(|seconds| LeaseDuration::seconds(seconds.into())).unwrap_or(LeaseDuration::INFINITE);
+        let duration = seconds.and_then(LeaseDuration::seconds).unwrap_or(LeaseDuration::INFINITE);
         let command = match which {
             0 => LeaseCommand::Acquire { proposed: b.map(id), duration },
             1 => LeaseCommand::Renew { id: id(a) },

@@ -39,3 +39,16 @@ async fn what_was_written_after_the_flush_is_committed_at_the_last_close() {
     rig.engine.release(second).await.unwrap();
     assert_eq!(rig.content("a").await, b"end");
 }
+
+#[tokio::test]
+async fn a_reader_commits_nothing() {
+    let rig = Rig::optimistic().await;
+    let ino = rig.file("a", b"old").await;
+    let (reader, writer) = (rig.open(ino, READ).await.unwrap(), rig.open(ino, WRITE).await.unwrap());
+    rig.engine.write(writer, 0, b"new").await.unwrap();
+    assert_eq!(rig.read(reader), b"new");
+    rig.close(reader).await.unwrap();
+    assert_eq!(rig.content("a").await, b"old");
+    rig.close(writer).await.unwrap();
+    assert_eq!(rig.content("a").await, b"new");
+}

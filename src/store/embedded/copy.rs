@@ -38,7 +38,7 @@ impl EmbeddedStore {
                 if !tx.is_still(source, from)? {
                     return Ok(None);
                 }
-                let root = self.container(&to.container)?.root;
+                let root = tx.changeable(&to.container)?.root;
                 let spot = tx.locate_or_make(root, to.name.as_str())?;
                 let found = tx.presence(&spot, root, to)?;
                 judge_write(conditions, tx.now, WriteKind::Create, &found)
@@ -198,11 +198,8 @@ impl Tx<'_> {
     }
 
     /// Whether a version that was looked at before is still there.
-    pub(super) fn is_still(&mut self, source: &CopySource, seen: &Entry) -> Result<bool> {
-        let now = match source.snapshot {
-            None => self.existing(&source.at)?.1,
-            Some(_) => self.store.source_entry(source)?,
-        };
+    pub(super) fn is_still(&self, source: &CopySource, seen: &Entry) -> Result<bool> {
+        let now = self.store.source_entry(source)?;
         Ok(now.properties.etag == seen.properties.etag && now.content == seen.content)
     }
 
