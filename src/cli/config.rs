@@ -38,6 +38,8 @@ pub(super) struct MountPlan {
     pub(super) foreground: bool,
     /// Serve the blobs too, at this endpoint.
     pub(super) blobs: Option<EndpointPlan>,
+    /// Serve the files too, at this endpoint.
+    pub(super) files: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -59,6 +61,7 @@ impl MountPlan {
             lease: args.lease,
             mandatory_locks: args.mandatory_locks.then_some(true),
             blob_addr: args.blob_addr,
+            files_addr: args.files_addr,
             endpoint: args.endpoint,
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
@@ -100,13 +103,13 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
-        let blobs = match settings.blob_addr {
-            Some(addr) => Some(EndpointPlan::new(addr, settings.endpoint)?),
-            None if settings.endpoint.is_empty() => None,
-            None => {
-                return Err(CliError::Usage("accounts, TLS files and --copy-from need --blob-addr".into()));
-            }
-        };
+        let at =
+            |addr: Option<_>| addr.map(|addr| EndpointPlan::new(addr, settings.endpoint.clone())).transpose();
+        let (blobs, files) = (at(settings.blob_addr)?, at(settings.files_addr)?);
+        if blobs.is_none() && files.is_none() && !settings.endpoint.is_empty() {
+            let text = "accounts, TLS files and --copy-from need --blob-addr or --files-addr";
+            return Err(CliError::Usage(text.into()));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
@@ -122,6 +125,7 @@ impl MountPlan {
             kernel_flags: settings.flags.names(),
             foreground: false,
             blobs,
+            files,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,

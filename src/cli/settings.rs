@@ -23,7 +23,7 @@ pub(super) const THREADS_MAX: usize = 256;
 
 /// The names a person may use, for messages and help.
 pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
-     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, blob_addr=ADDR, account=NAME, \
+     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, blob_addr=ADDR, files_addr=ADDR, account=NAME, \
      account_key_file=FILE, accounts=FILE, tls_cert=FILE, tls_key=FILE, copy_from=WHOM, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
@@ -70,6 +70,8 @@ pub(super) struct Settings {
     pub(super) lease: Option<LeaseDuration>,
     pub(super) mandatory_locks: Option<bool>,
     pub(super) blob_addr: Option<SocketAddr>,
+    /// Serve the files at this address.
+    pub(super) files_addr: Option<SocketAddr>,
     pub(super) endpoint: EndpointArgs,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
@@ -163,6 +165,7 @@ impl Settings {
             lease: self.lease.or(weaker.lease),
             mandatory_locks: self.mandatory_locks.or(weaker.mandatory_locks),
             blob_addr: self.blob_addr.or(weaker.blob_addr),
+            files_addr: self.files_addr.or(weaker.files_addr),
             endpoint: self.endpoint.or(weaker.endpoint),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
@@ -199,10 +202,11 @@ impl Settings {
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
-            ("blob_addr", Some(addr)) => {
+            ("blob_addr" | "files_addr", Some(addr)) => {
                 let why =
                     |_| bad(name, addr, "an address with a port is expected, such as 127.0.0.1:10000".into());
-                self.blob_addr = Some(addr.parse().map_err(why)?);
+                let place = if name == "blob_addr" { &mut self.blob_addr } else { &mut self.files_addr };
+                *place = Some(addr.parse().map_err(why)?);
             }
             ("copy_from", Some(whom)) => self.endpoint.copy_from = Some(choice(name, whom)?),
             ("account", Some(account)) => self.endpoint.account = Some(non_empty(name, account)?.into()),
@@ -220,8 +224,8 @@ impl Settings {
             ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
             (
                 "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
-                | "threads" | "log" | "log_file" | "blob_addr" | "copy_from" | "account" | "account_key_file"
-                | "accounts" | "tls_cert" | "tls_key",
+                | "threads" | "log" | "log_file" | "blob_addr" | "files_addr" | "copy_from" | "account"
+                | "account_key_file" | "accounts" | "tls_cert" | "tls_key",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
@@ -408,6 +412,7 @@ mod tests {
             lease: LeaseDuration::seconds(30),
             mandatory_locks: Some(true),
             blob_addr: None,
+            files_addr: None,
             endpoint: EndpointArgs::default(),
             read_only: Some(true),
             allow_other: Some(true),
