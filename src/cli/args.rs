@@ -25,17 +25,18 @@ Examples:
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
-  leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
+  leasefs serve                               serve blobs and files to Azure SDKs at 127.0.0.1:10000 and :10004
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
 const SERVE_NOTES: &str = "\
 Every answer of success means the change survives a power loss. SIGTERM and
-SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md has the
-limits and what is not supported.
+SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md and
+docs/FILES-SERVICE.md have the limits and what is not supported.
 
 Examples:
   leasefs serve                                      UseDevelopmentStorage=true works at once
+  leasefs serve --files-addr 127.0.0.1:10004         only the Files service
   leasefs serve --blob-addr 0.0.0.0:443 --account mine --account-key-file keys \\
                 --tls-cert chain.pem --tls-key key.pem";
 
@@ -45,6 +46,8 @@ Options for -o (separated by commas), and for a --config file (one per line,
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
+  blob_addr=ADDR  files_addr=ADDR  account=NAME  account_key_file=FILE
+  accounts=FILE  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -100,7 +103,7 @@ pub(super) enum Command {
     Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
-    /// Serve the embedded store's blobs over the Azure Blob protocol
+    /// Serve the embedded store over the Azure Blob and Files protocols
     Serve(Box<ServeArgs>),
 }
 
@@ -155,7 +158,11 @@ pub(super) struct MountArgs {
     #[arg(long, value_name = "ADDR")]
     pub(super) blob_addr: Option<SocketAddr>,
 
-    #[command(flatten, next_help_heading = "With --blob-addr")]
+    /// Serve the files over the Azure Files protocol too, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "With --blob-addr or --files-addr")]
     pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
@@ -228,9 +235,13 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
 
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
-    pub(super) blob_addr: SocketAddr,
+    /// Where to serve blobs; port 0 takes a free one [default: 127.0.0.1:10000, unless only --files-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    /// Where to serve files; port 0 takes a free one [default: 127.0.0.1:10004, unless only --blob-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
 
     #[command(flatten)]
     pub(super) endpoint: EndpointArgs,
@@ -245,7 +256,7 @@ pub(super) struct ServeArgs {
 }
 
 /// What `serve` and `mount --blob-addr` share.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(super) struct EndpointArgs {
     /// Account that clients sign for [default: devstoreaccount1 with the emulators' well-known key, on loopback only]
     #[arg(long, value_name = "NAME")]
@@ -254,6 +265,11 @@ pub(super) struct EndpointArgs {
     /// File with one or two keys of the account in base64, one per line, readable by its owner only
     #[arg(long, value_name = "FILE")]
     pub(super) account_key_file: Option<PathBuf>,
+
+    /// File with several accounts, each with containers of its own: one per line, its name and one or two keys in
+    /// base64; readable by its owner only, read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(super) accounts: Option<PathBuf>,
 
     /// Certificate chain for TLS, in PEM
     #[arg(long, value_name = "FILE")]
@@ -272,12 +288,37 @@ pub(super) struct EndpointArgs {
 impl EndpointArgs {
     /// Whether nothing was given.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        let Self { account, account_key_file, accounts, tls_cert, tls_key, copy_from } = self;
         account.is_none()
             && account_key_file.is_none()
+            && accounts.is_none()
             && tls_cert.is_none()
             && tls_key.is_none()
             && copy_from.is_none()
+    }
+
+    /// These, with what they leave open filled from `weaker`. What is said about accounts comes from one place.
+    pub(super) fn or(self, weaker: Self) -> Self {
+        let says_who = self.account.is_some() || self.account_key_file.is_some() || self.accounts.is_some();
+        let (account, account_key_file, accounts) = if says_who {
+            (self.account, self.account_key_file, self.accounts)
+        } else {
+            (weaker.account, weaker.account_key_file, weaker.accounts)
+        };
+        Self {
+            account,
+            account_key_file,
+            accounts,
+            tls_cert: self.tls_cert.or(weaker.tls_cert),
+            tls_key: self.tls_key.or(weaker.tls_key),
+            copy_from: self.copy_from.or(weaker.copy_from),
+        }
+    }
+
+    /// The files that are named.
+    pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let Self { account: _, account_key_file, accounts, tls_cert, tls_key, copy_from: _ } = self;
+        [account_key_file, accounts, tls_cert, tls_key].into_iter().flatten()
     }
 }
 

@@ -12,12 +12,15 @@ use nix::unistd::{getgid, getuid};
 use super::config::MountPlan;
 use super::control::{Status, Steward};
 use super::detach;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, FilesEndpoint};
 use super::error::CliError;
 use super::overview;
 use super::processes;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
+use crate::fs::policy::SharePolicies;
+use crate::fs::shares::Shares;
+use crate::fs::strategy::Fencing;
 use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
 use crate::fuse::{self, MountConfig, Mounted};
 use crate::share::OpenId;
@@ -31,6 +34,8 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Backend {
     store: Arc<EmbeddedStore>,
     engine: Arc<Engine>,
+    /// How engines of other shares behave.
+    config: EngineConfig,
 }
 
 impl Backend {
@@ -52,19 +57,32 @@ impl Backend {
             tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");
         }
         let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
-        let engine = Engine::start(blobs, plan.share.clone(), config).await.map_err(|e| {
+        let engine = Engine::start(blobs, plan.share.clone(), config.clone()).await.map_err(|e| {
             CliError::Failed(format!(
                 "the share {} in {} cannot be opened: {e}",
                 plan.share,
                 plan.data.display()
             ))
         })?;
-        Ok(Self { store, engine })
+        Ok(Self { store, engine, config })
     }
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
-    pub(super) fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
-        plan.blobs.as_ref().map(|endpoint| endpoint.start(&self.store)).transpose()
+    pub(super) async fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
+        match &plan.blobs {
+            Some(endpoint) => endpoint.start(&plan.data, &self.store).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Serves the files of all shares too, if the plan says so: those of the mounted share through the mount's own
+    /// engine. Must be called on the runtime.
+    pub(super) fn serve_files(&self, plan: &MountPlan) -> Result<Option<FilesEndpoint>, CliError> {
+        let Some(endpoint) = &plan.files else { return Ok(None) };
+        let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&self.store);
+        let shares = Shares::new(store, self.config.clone());
+        shares.adopt(Arc::clone(&self.engine));
+        endpoint.start_files(shares).map(Some)
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
@@ -118,6 +136,20 @@ impl Steward for Backend {
             Err(problem) => Err(problem.to_string()),
         }
     }
+}
+
+/// The shares of a store that nobody has mounted.
+pub(super) fn shares(store: &Arc<EmbeddedStore>) -> Arc<Shares> {
+    let config = EngineConfig {
+        delete: DeleteRule::Smb,
+        passthrough: false,
+        owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
+        policies: SharePolicies::default(),
+        fencing: Fencing::default(),
+        mandatory_locks: false,
+    };
+    let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(store);
+    Shares::new(store, config)
 }
 
 /// Opens the store in `data`; waits a moment for a process that is just ending.

@@ -38,6 +38,8 @@ pub(super) struct MountPlan {
     pub(super) foreground: bool,
     /// Serve the blobs too, at this endpoint.
     pub(super) blobs: Option<EndpointPlan>,
+    /// Serve the files too, at this endpoint.
+    pub(super) files: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -58,6 +60,9 @@ impl MountPlan {
             concurrency: args.concurrency,
             lease: args.lease,
             mandatory_locks: args.mandatory_locks.then_some(true),
+            blob_addr: args.blob_addr,
+            files_addr: args.files_addr,
+            endpoint: args.endpoint,
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
             passthrough: args.no_passthrough.then_some(false),
@@ -70,17 +75,9 @@ impl MountPlan {
             Some(path) => Settings::from_config_file(path)?,
             None => Settings::default(),
         };
-        let endpoint = match args.blob_addr {
-            Some(addr) => Some(EndpointPlan::new(addr, args.endpoint)?),
-            None if args.endpoint.is_empty() => None,
-            None => {
-                return Err(CliError::Usage("an account, TLS files and --copy-from need --blob-addr".into()));
-            }
-        };
         let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
         let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
         plan.foreground = args.foreground;
-        plan.blobs = endpoint;
         Ok(plan)
     }
 
@@ -106,6 +103,13 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
+        let at =
+            |addr: Option<_>| addr.map(|addr| EndpointPlan::new(addr, settings.endpoint.clone())).transpose();
+        let (blobs, files) = (at(settings.blob_addr)?, at(settings.files_addr)?);
+        if blobs.is_none() && files.is_none() && !settings.endpoint.is_empty() {
+            let text = "accounts, TLS files and --copy-from need --blob-addr or --files-addr";
+            return Err(CliError::Usage(text.into()));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
@@ -120,7 +124,8 @@ impl MountPlan {
             threads: settings.threads.unwrap_or_else(default_threads),
             kernel_flags: settings.flags.names(),
             foreground: false,
-            blobs: None,
+            blobs,
+            files,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
@@ -283,6 +288,16 @@ mod tests {
         assert_eq!(plan.threads, 5);
         assert_eq!(plan.delete, DeleteChoice::Posix);
         assert_eq!(plan.kernel_flags, ["nodev", "noexec"]);
+    }
+
+    #[test]
+    fn an_endpoint_can_stand_in_fstab() {
+        let words = ["mount.leasefs", "/srv/b", "/mnt", "-o", "blob_addr=127.0.0.1:0,copy_from=own"];
+        let args = HelperArgs::try_parse_from(words).unwrap();
+        let plan = MountPlan::from_helper(&args, &Places::of_this_process()).unwrap();
+        assert_eq!(plan.blobs.unwrap().addr, "127.0.0.1:0".parse().unwrap());
+        assert!(refused(&["-o", "blob_addr=0.0.0.0:0", "/mnt"]).contains("--account-key-file"));
+        assert!(refused(&["-o", "tls_cert=a", "/mnt"]).contains("--blob-addr"));
     }
 
     #[test]

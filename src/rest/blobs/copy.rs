@@ -9,9 +9,10 @@ use super::failure::{Failure, Result};
 use super::pages::{PAGES_MAX, page_range, page_reply, sequence_conditions};
 use super::put::{new_content, put_blob_max, put_block_max, put_reply, sums_headers};
 use super::receive::Received;
-use super::reply::Reply;
-use super::source::{CopyFrom, Fetched, SourceRight, without_query};
+use super::source::{CopyFrom, Fetched, SourceRight};
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
+use crate::rest::sources::without_query;
 use crate::store::{
     BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions,
     StoreError, Tags,
@@ -43,7 +44,7 @@ impl BlobService {
                 };
                 self.copy_own(call, &own, at, request).await?
             }
-            elsewhere @ CopyFrom::Elsewhere(_) => {
+            elsewhere @ (CopyFrom::Neighbour(..) | CopyFrom::Elsewhere(_)) => {
                 self.copy_elsewhere(call, &elsewhere, at, &id, put_blob_max(call.version)).await?.0
             }
         };
@@ -200,10 +201,10 @@ impl BlobService {
             completed: call.now,
         };
         let new = NewContent {
-            metadata: call.metadata()?,
+            metadata: call.metadata_if_any()?.unwrap_or_else(|| fetched.metadata.clone()),
             headers: fetched.headers.clone(),
             content_md5: None,
-            tags: call.tags()?,
+            tags: if copies_tags(call)? { fetched.tags.clone() } else { call.tags()? },
             tier: call.tier()?,
             copy: Some(copy),
         };

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, ContainerName, LeaseReport, LeaseRequest};

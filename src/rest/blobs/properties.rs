@@ -6,7 +6,7 @@ use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
 use super::read::kind_name;
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::Moment;
 use crate::share::lease::Lease;

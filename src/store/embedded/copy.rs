@@ -13,6 +13,7 @@ use crate::store::{
 
 use super::blobs::{Body, NewVersion, Traits, whole, write_all};
 use super::kv::Space;
+use super::reading::COMMIT_MAX;
 use super::record::{Content, Entry};
 use super::tx::{Tx, points};
 use super::{EmbeddedStore, Growth};
@@ -129,13 +130,16 @@ impl EmbeddedStore {
         for _ in 0..TRIES {
             let entry = self.source_entry(source)?;
             judge(&entry)?;
-            let Some((body, scratch)) = self.second_body(&entry)? else { continue };
-            let answer = work(&entry, body)?;
-            // Not before the batch refers to its file.
-            drop(scratch);
-            if let Some(answer) = answer {
-                return Ok(answer);
+            if let Some((body, scratch)) = self.second_body(&entry)? {
+                let answer = work(&entry, body)?;
+                // Not before the batch refers to its file.
+                drop(scratch);
+                if let Some(answer) = answer {
+                    return Ok(answer);
+                }
             }
+            // Whoever replaced it may not have told the caches yet: they know when its commit is over.
+            drop(self.writer.try_lock_for(COMMIT_MAX));
         }
         Err(StoreError::io(
             "copy",
