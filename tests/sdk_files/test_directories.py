@@ -6,10 +6,10 @@ import rig
 def test_a_directory_lives_and_dies(share):
     directory = share.get_directory_client("one")
     assert not directory.exists()
-    made = directory.create_directory(metadata={"Key": "value"})
+    made = directory.create_directory(metadata={"key": "value"})
     assert made["etag"] and made["file_id"] and made["file_attributes"] == "Directory"
     found = directory.get_directory_properties()
-    assert found.metadata == {"Key": "value"} and found.file_attributes == "Directory" and directory.exists()
+    assert found.metadata == {"key": "value"} and found.file_attributes == "Directory" and directory.exists()
     for time in (made["file_creation_time"], made["file_last_write_time"], made["file_change_time"]):
         rig.moment(time)
     rig.refused("409 ResourceAlreadyExists", directory.create_directory)
@@ -33,7 +33,7 @@ def test_parents_must_be_there(share):
 def test_files_and_directories_are_not_the_same(share):
     share.create_directory("d")
     share.get_file_client("f").create_file(1)
-    rig.refused("409 ResourceTypeMismatch", share.get_directory_client("f").create_directory)
+    rig.refused("409 ResourceAlreadyExists", share.get_directory_client("f").create_directory)
     rig.refused("409 ResourceTypeMismatch", share.get_file_client("d").create_file, 1)
     rig.refused("409 ResourceTypeMismatch", share.get_directory_client("f").delete_directory)
     rig.refused("409 ResourceTypeMismatch", share.get_file_client("d").delete_file)

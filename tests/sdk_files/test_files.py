@@ -45,16 +45,16 @@ def test_properties_metadata_and_headers(share):
     settings = ContentSettings(content_type="text/x-test", content_encoding="gzip", content_language="de",
                                content_disposition="inline", cache_control="no-cache", content_md5=bytearray(b"0123456789abcdef"))
     file = share.get_file_client("a")
-    file.create_file(100, content_settings=settings, metadata={"Key": "value"})
+    file.create_file(100, content_settings=settings, metadata={"key": "value"})
     found = file.get_file_properties()
-    assert found.size == 100 and found.metadata == {"Key": "value"}
+    assert found.size == 100 and found.metadata == {"key": "value"}
     for name in ("content_type", "content_encoding", "content_language", "content_disposition", "cache_control"):
         assert found.content_settings[name] == settings[name], name
     assert bytes(found.content_settings.content_md5) == b"0123456789abcdef"
-    file.set_file_metadata({"Other": "1"})
+    file.set_file_metadata({"other": "1"})
     file.set_http_headers(ContentSettings(content_type="text/plain"))
     found = file.get_file_properties()
-    assert found.metadata == {"Other": "1"} and found.content_settings.content_type == "text/plain"
+    assert found.metadata == {"other": "1"} and found.content_settings.content_type == "text/plain"
     assert found.content_settings.content_language is None, "what is not named is cleared"
     assert found.size == 100, "the content stays"
 
@@ -90,7 +90,7 @@ def test_attributes_and_times(share):
     made = file.create_file(1)
     for time in ("file_creation_time", "file_last_write_time", "file_change_time"):
         rig.moment(made[time])
-    file.set_http_headers(None, file_attributes="Hidden|System|Archive", file_creation_time="2020-01-02T03:04:05.1234567Z",
+    file.set_http_headers(ContentSettings(), file_attributes="Hidden|System|Archive", file_creation_time="2020-01-02T03:04:05.1234567Z",
                           file_last_write_time="2021-01-02T03:04:05.7654321Z")
     headers = rig.call("HEAD", rig.path_of(share.share_name, "a")).headers
     assert headers["x-ms-file-creation-time"] == "2020-01-02T03:04:05.1234567Z"
@@ -113,7 +113,7 @@ def test_read_only_files_are_left_alone(share):
     assert rig.make(name, "a", 1).verdict == "409 ReadOnlyAttribute"
     rig.refused("409 ReadOnlyAttribute", file.set_file_metadata, {"a": "1"})
     rig.refused("409 ReadOnlyAttribute", file.delete_file)
-    file.set_http_headers(None, file_attributes="None")
+    file.set_http_headers(ContentSettings(), file_attributes="None")
     file.upload_range(b"x", 0, 1)
     file.delete_file()
 

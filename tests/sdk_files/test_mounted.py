@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import pytest
+from azure.storage.fileshare import ContentSettings
 
 import rig
 
@@ -125,9 +126,9 @@ def test_read_only_on_both_sides(mounted):
     os.chmod(folder / "a", 0o444)
     assert "ReadOnly" in directory.get_file_client("a").get_file_properties().file_attributes
     assert rig.put_range(rig.MOUNTED_SHARE, f"{folder.name}/a", b"x").verdict == "409 ReadOnlyAttribute"
-    directory.get_file_client("a").set_http_headers(None, file_attributes="None")
+    directory.get_file_client("a").set_http_headers(ContentSettings(), file_attributes="None")
     assert (folder / "a").stat().st_mode & 0o200
-    directory.get_file_client("a").set_http_headers(None, file_attributes="ReadOnly")
+    directory.get_file_client("a").set_http_headers(ContentSettings(), file_attributes="ReadOnly")
     assert not (folder / "a").stat().st_mode & 0o222
 
 
@@ -158,7 +159,7 @@ def test_times_are_the_same(mounted):
     os.utime(folder / "a", ns=(1_600_000_000_123_456_700, 1_600_000_000_123_456_700))
     headers = rig.call("HEAD", where(folder, "a")).headers
     assert headers["x-ms-file-last-write-time"] == "2020-09-13T12:26:40.1234567Z"
-    directory.get_file_client("a").set_http_headers(None, file_last_write_time="2021-01-02T03:04:05.7654321Z")
+    directory.get_file_client("a").set_http_headers(ContentSettings(), file_last_write_time="2021-01-02T03:04:05.7654321Z")
     assert (folder / "a").stat().st_mtime_ns == 1_609_556_645_765_432_100
 
 

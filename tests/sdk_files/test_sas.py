@@ -21,6 +21,12 @@ def readable(share, path):
     return f"{rig.URL}/{share}/{path}?{sas}"
 
 
+def share_sas(share):
+    """A signature for everything in a share, for an hour."""
+    return generate_share_sas(rig.ACCOUNT, share, account_key=rig.KEY, expiry=later(),
+                              permission=ShareSasPermissions(read=True, write=True, create=True, delete=True, list=True))
+
+
 def unsigned(method, share, path, sas, query="", headers=None, body=b""):
     return rig.call(method, rig.path_of(share, path), "&".join(part for part in (query, sas) if part), headers, body, sign=False)
 
