@@ -44,6 +44,6 @@ impl FilesEndpoint {
     /// Finishes running requests, then ends the engines that were started for them.
     pub(in crate::cli) async fn stop(self) {
         self.server.stop().await;
-        drop(self.shares); // LATER close
+        self.shares.close().await;
     }
 }

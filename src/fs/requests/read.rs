@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::share::lease::LeaseId;
 use crate::share::{Access, ShareMode};
-use crate::store::ContentReader;
+use crate::store::{ContentReader, Found};
 
+use super::super::content::Content;
 use super::super::error::{FsError, Result};
 use super::super::file::OpenFile;
 use super::super::gate::Claim;
@@ -38,6 +39,46 @@ enum Source {
 }
 
 impl Reading {
+    /// One version that nobody changes any more.
+    pub(super) fn of_version(entry: Entry, reader: ContentReader) -> Self {
+        Self { entry: Entry { size: reader.size(), ..entry }, source: Source::Version(reader) }
+    }
+
+    /// Where it differs from an earlier version: what was written, and (`true`) what has no data any more. May say
+    /// more than is strictly true, never less.
+    pub fn changes_since(
+        &self,
+        earlier: &Self,
+        within: Option<Range<u64>>,
+    ) -> Result<Vec<(Range<u64>, bool)>> {
+        let within = within.unwrap_or(0..u64::MAX);
+        let cut = |range: Range<u64>| range.start.max(within.start)..range.end.min(within.end);
+        let changes = match (&self.source, &earlier.source) {
+            (Source::Version(now), Source::Version(before)) => {
+                now.changes_since(before)?.into_iter().map(|page| (page.range, page.cleared)).collect()
+            }
+            // What a program has open may change at any moment.
+            _ => self.everything()?,
+        };
+        Ok(changes
+            .into_iter()
+            .map(|(range, cleared)| (cut(range), cleared))
+            .filter(|(range, _)| range.start < range.end)
+            .collect())
+    }
+
+    /// All data as written, all holes as cleared.
+    fn everything(&self) -> Result<Vec<(Range<u64>, bool)>> {
+        let (mut all, mut at) = (Vec::new(), 0);
+        for data in self.ranges(None)? {
+            all.push((at..data.start, true));
+            at = data.end;
+            all.push((data, false));
+        }
+        all.push((at..self.size(), true));
+        Ok(all)
+    }
+
     /// How long it is.
     pub fn size(&self) -> u64 {
         self.entry.size
@@ -60,23 +101,21 @@ impl Reading {
     }
 
     fn next_data(&self, from: u64) -> Result<Option<u64>> {
-        self.seek(from, OpenFile::next_data, |content, from| content.next_data(from))
+        self.seek(from, OpenFile::next_data, Content::next_data)
     }
 
     fn next_hole(&self, from: u64) -> Result<Option<u64>> {
-        self.seek(from, OpenFile::next_hole, |content, from| content.next_hole(from))
+        self.seek(from, OpenFile::next_hole, Content::next_hole)
     }
 
     fn seek(
         &self,
         from: u64,
         open: impl Fn(&OpenFile, u64) -> Result<u64>,
-        version: impl Fn(&super::super::content::Content, u64) -> std::io::Result<Option<u64>>,
+        version: impl Fn(&Content, u64) -> std::io::Result<Option<u64>>,
     ) -> Result<Option<u64>> {
         match &self.source {
-            Source::Version(reader) => {
-                Ok(version(&super::super::content::Content::Clean(reader.clone()), from)?)
-            }
+            Source::Version(reader) => Ok(version(&Content::Clean(reader.clone()), from)?),
             Source::Open(file) => match open(file, from) {
                 Ok(at) => Ok(Some(at)),
                 Err(FsError::NoSuchOffset) => Ok(None),
@@ -137,10 +176,9 @@ impl Requests {
         };
         // The version that is read, not the one that was looked at.
         let found = match &source {
-            Source::Version(reader) => crate::store::Found {
-                blob: Some(Arc::clone(reader.properties())),
-                prefix: target.found.prefix,
-            },
+            Source::Version(reader) => {
+                Found { blob: Some(Arc::clone(reader.properties())), prefix: target.found.prefix }
+            }
             Source::Open(_) => target.found.clone(),
         };
         let mut entry = engine.entry(target.ino, target.parent, &found)?;

@@ -178,7 +178,7 @@ impl FilesService {
             ShareOp::GetAcl => Box::pin(self.get_share_acl(call, name)),
             ShareOp::SetAcl => Box::pin(self.set_share_acl(call, name)),
             ShareOp::GetStats => Box::pin(self.get_share_stats(call, name)),
-            ShareOp::Snapshot => Box::pin(later()),
+            ShareOp::Snapshot => Box::pin(self.snapshot_share(call, name)),
             ShareOp::Delete => Box::pin(self.delete_share(call, name)),
             ShareOp::Lease => Box::pin(self.lease_share(call, name)),
             ShareOp::CreatePermission => Box::pin(self.create_permission(call, name)),

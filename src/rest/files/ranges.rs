@@ -10,7 +10,6 @@ use super::FilesService;
 use super::call::Call;
 use super::failure::Result;
 use super::place::Place;
-use super::soon::ReadingSoon; // LATER
 use crate::fs::requests::{Entry, LastWrite};
 use crate::rest::reply::Reply;
 use crate::rest::server::{Answer, BodyError};

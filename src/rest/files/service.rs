@@ -6,7 +6,6 @@ use super::FilesService;
 use super::call::Call;
 use super::failure::{Failure, Result};
 use super::shares::share_line;
-use super::soon::SharesSoon; // LATER
 use crate::rest::page::{Page, read_marker, show_marker};
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
@@ -82,7 +81,7 @@ impl FilesService {
             }
         }
         let marker = page.marker.as_deref().map(read_marker).transpose()?;
-        let listed = self.shares.list(page.prefix_text(), marker.as_deref(), page.max).await?;
+        let listed = self.shares.list(page.prefix_text(), marker.as_deref(), page.max, snapshots).await?;
         let listing = xml::ShareListing {
             prefix: page.prefix.clone(),
             marker: page.marker.clone(),

@@ -6,7 +6,6 @@ use super::FilesService;
 use super::call::Call;
 use super::failure::{Result, of_share};
 use super::properties::lease_headers;
-use super::soon::SharesSoon; // LATER
 use crate::fs::shares::{ShareInfo, ShareSettings};
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
@@ -112,6 +111,14 @@ impl FilesService {
         Ok(versioned(Reply::ok(), &share).xml(body))
     }
 
+    /// Snapshot Share.
+    pub(super) async fn snapshot_share(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
+        let (id, share) =
+            self.shares.snapshot(name, call.metadata_if_any()?).await.map_err(about_share)?;
+        let reply = versioned(Reply::created(), &share);
+        Ok(reply.header(headers::SNAPSHOT, &date::iso_ticks(id.0)).empty())
+    }
+
     /// Delete Share, or one of its snapshots.
     pub(super) async fn delete_share(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         let option = call.header(headers::DELETE_SNAPSHOTS)?;
@@ -132,7 +139,7 @@ impl FilesService {
             }
             Some(text) => return Err(invalid(text).into()),
         };
-        self.shares.delete(name, call.lease()?).await.map_err(about_share)?;
+        self.shares.delete(name, snapshots, call.lease()?).await.map_err(about_share)?;
         Ok(Reply::accepted().empty())
     }
 
@@ -221,7 +228,7 @@ fn tier(share: &ShareInfo) -> &str {
 pub(super) fn share_line(share: ShareInfo, metadata: bool, now: Moment) -> xml::ShareLine {
     xml::ShareLine {
         name: share.name.to_string(),
-        snapshot: None,
+        snapshot: share.snapshot.map(|id| id.0),
         modified: share.modified,
         etag: Etag(share.etag.0),
         quota: quota(&share),

@@ -4,15 +4,14 @@ use super::FilesService;
 use super::call::Call;
 use super::failure::Result;
 use super::place::Place;
-use super::soon::SharesSoon; // LATER
-use crate::fs::requests::{Entry, FilePath, ListRequest, Listing, Reading, Requests};
+use crate::fs::requests::{Entry, FilePath, Frozen, ListRequest, Listing, Reading, Requests};
 use crate::share::lease::LeaseId;
 use crate::store::{ContainerName, SnapshotId};
 
 /// A share, or a snapshot of one, for reading.
 pub(super) enum View {
     Live(Requests),
-    Frozen(super::soon::Frozen),
+    Frozen(Frozen),
 }
 
 impl FilesService {
