@@ -9,6 +9,8 @@
 #[path = "files/client.rs"]
 mod client;
 mod common;
+#[path = "files/nonsense.rs"]
+mod nonsense;
 
 use std::fs::{File, OpenOptions};
 use std::io;

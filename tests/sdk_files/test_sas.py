@@ -21,6 +21,13 @@ def readable(share, path):
     return f"{rig.URL}/{share}/{path}?{sas}"
 
 
+def account_sas():
+    """A signature for everything, for an hour."""
+    return generate_account_sas(rig.ACCOUNT, account_key=rig.KEY, expiry=later(),
+                                resource_types=ResourceTypes(service=True, container=True, object=True),
+                                permission=AccountSasPermissions(read=True, write=True, create=True, delete=True, list=True))
+
+
 def share_sas(share):
     """A signature for everything in a share, for an hour."""
     return generate_share_sas(rig.ACCOUNT, share, account_key=rig.KEY, expiry=later(),
