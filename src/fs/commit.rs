@@ -122,6 +122,7 @@ impl Engine {
             }
         }
         crash_point("drain_after_commits");
+        drop(self.tidying.write().await);
         self.write_directory_times().await;
         crash_point("drain_after_times");
         self.local()?.checkpoint(progress).await?;

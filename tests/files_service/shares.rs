@@ -18,7 +18,8 @@ async fn a_share_has_properties_metadata_and_a_quota() {
     assert_eq!((share.header("x-ms-share-quota"), share.header("x-ms-access-tier")), ("9", "Hot"));
     assert_eq!((share.header("x-ms-meta-a"), share.header("x-ms-meta-c")), ("", "d"));
     for quota in ["0", "-1", "x", "102401"] {
-        let refused = rig.put("/more?restype=share&comp=properties", &[("x-ms-share-quota", quota)], b"").await;
+        let refused =
+            rig.put("/more?restype=share&comp=properties", &[("x-ms-share-quota", quota)], b"").await;
         assert_eq!(refused.verdict(), (400, "InvalidHeaderValue"), "{quota}");
     }
     rig.file("/more/f", b"12345").await;

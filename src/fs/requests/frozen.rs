@@ -35,7 +35,11 @@ impl std::fmt::Debug for Frozen {
 
 impl Frozen {
     /// Calls on the snapshot that is this container.
-    pub(in crate::fs) fn new(store: Arc<dyn BlobStore>, container: ContainerName, owner: DefaultOwner) -> Self {
+    pub(in crate::fs) fn new(
+        store: Arc<dyn BlobStore>,
+        container: ContainerName,
+        owner: DefaultOwner,
+    ) -> Self {
         Self { store, container, owner }
     }
 

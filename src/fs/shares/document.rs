@@ -16,9 +16,10 @@ impl Shares {
 
     /// Stores the document.
     pub async fn set_service_document(&self, document: Bytes) -> Result<()> {
-        let local = self.store.local().ok_or(super::super::FsError::NotSupported(
-            "settings of all shares need the embedded store",
-        ))?;
+        let local = self
+            .store
+            .local()
+            .ok_or(super::super::FsError::NotSupported("settings of all shares need the embedded store"))?;
         local.set_share_settings(document)?;
         self.durable().await
     }
@@ -28,8 +29,11 @@ impl Shares {
         let _changing = self.changing.lock().await;
         let ended: Vec<Running> = {
             let mut running = self.running.lock();
-            let names: Vec<_> =
-                running.iter().filter(|(_, running)| !running.mounted).map(|(name, _)| name.clone()).collect();
+            let names: Vec<_> = running
+                .iter()
+                .filter(|(_, running)| !running.mounted)
+                .map(|(name, _)| name.clone())
+                .collect();
             names.iter().filter_map(|name| running.remove(name)).collect()
         };
         for Running { engine, .. } in ended {

@@ -99,9 +99,15 @@ impl Shares {
         let mut lines = Vec::new();
         'shares: for container in containers {
             let info = ShareInfo::of(container);
+            // The blob service's own containers are no shares.
+            if info.name.as_str().starts_with('$') {
+                continue;
+            }
             let kept = if snapshots { self.snapshots_of(&info.name)? } else { Vec::new() };
             // The page before may have ended among the snapshots of its last share.
-            let begins_here = |id: &SnapshotId| from != Some(info.name.as_str()) || first.is_none_or(|first| id.0.0 >= first);
+            let begins_here = |id: &SnapshotId| {
+                from != Some(info.name.as_str()) || first.is_none_or(|first| id.0.0 >= first)
+            };
             let kept = kept.into_iter().filter(|(id, _)| begins_here(id));
             let lines_of_share = kept.map(|(_, info)| info).chain([info.clone()]);
             for line in lines_of_share {

@@ -17,6 +17,8 @@ mod changes;
 mod containers;
 mod copy;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod leases;
 mod listing;
 mod needs;

@@ -110,7 +110,7 @@ impl FilesService {
         let Ok(name) = ContainerName::new(share) else { return Ok(None) };
         match self.shares.properties(&name, None).await {
             Ok(share) => Ok(Some(ContainerAcl { policies: share.acl.policies, ..ContainerAcl::default() })),
-            Err(failure) => match super::failure::of_share(failure.into()) {
+            Err(failure) => match super::failure::of_share(failure) {
                 absent if absent.code() == Some(ErrorCode::ShareNotFound) => Ok(None),
                 other => Err(other),
             },

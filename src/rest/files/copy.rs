@@ -30,16 +30,14 @@ impl FilesService {
         };
         let smb = self.with_permission(call, &share, copied_smb(call, from)?).await?;
         let named = without_query(headers::required(call.headers(), headers::COPY_SOURCE)?).to_owned();
+        let id = uuid::Uuid::new_v4().to_string();
         let copy = CopyFile {
-            id: uuid::Uuid::new_v4().to_string(),
-            source: named,
+            record: Some((id.clone(), named)),
             ignore_read_only: headers::flag(call.headers(), headers::FILE_COPY_IGNORE_READONLY)?,
             smb,
             metadata: call.metadata_if_any()?,
-            headers: None,
             create_only: call.create_only,
         };
-        let id = copy.id.clone();
         let entry = match source {
             CopyFrom::Own(reading) => share.copy(&reading, &at.path, copy, lease).await?,
             CopyFrom::Elsewhere(url) => copy_elsewhere(&share, &url, at, copy, lease).await?,

@@ -81,8 +81,8 @@ impl From<FsError> for Failure {
 }
 
 /// A refused operation on a share as a whole.
-pub(super) fn of_share(failure: requests::Failure) -> Failure {
-    of_engine(&failure, About::Share).into()
+pub(super) fn of_share(error: FsError) -> Failure {
+    of_engine(&error.into(), About::Share).into()
 }
 
 fn of_engine(failure: &requests::Failure, about: About) -> Fault {
@@ -185,28 +185,28 @@ fn lease_code(refusal: LeaseRefusal, about: About) -> ErrorCode {
 mod tests {
     use super::*;
 
-    fn told(error: FsError, about: About) -> (u16, &'static str) {
-        let code = code_of(&error, about);
+    fn told(error: &FsError, about: About) -> (u16, &'static str) {
+        let code = code_of(error, about);
         (code.status(), code.as_str())
     }
 
     #[test]
     fn what_a_mounted_program_causes_is_told_as_the_service_tells_it() {
-        assert_eq!(told(FsError::SharingViolation, About::Path), (409, "SharingViolation"));
-        assert_eq!(told(FsError::DeletePending, About::Path), (409, "SMBDeletePending"));
-        assert_eq!(told(FsError::RangeLocked, About::Path), (409, "FileLockConflict"));
-        assert_eq!(told(FsError::Leased("x".into()), About::Path), (409, "SharingViolation"));
-        assert_eq!(told(FsError::ReadOnly, About::Path), (409, "ReadOnlyAttribute"));
+        assert_eq!(told(&FsError::SharingViolation, About::Path), (409, "SharingViolation"));
+        assert_eq!(told(&FsError::DeletePending, About::Path), (409, "SMBDeletePending"));
+        assert_eq!(told(&FsError::RangeLocked, About::Path), (409, "FileLockConflict"));
+        assert_eq!(told(&FsError::Leased("x".into()), About::Path), (409, "SharingViolation"));
+        assert_eq!(told(&FsError::ReadOnly, About::Path), (409, "ReadOnlyAttribute"));
     }
 
     #[test]
     fn one_error_has_two_codes() {
-        assert_eq!(told(FsError::NotFound, About::Path), (404, "ResourceNotFound"));
-        assert_eq!(told(FsError::NotFound, About::Share), (404, "ShareNotFound"));
+        assert_eq!(told(&FsError::NotFound, About::Path), (404, "ResourceNotFound"));
+        assert_eq!(told(&FsError::NotFound, About::Share), (404, "ShareNotFound"));
         let mismatch = || FsError::Lease(LeaseRefusal::IdMismatchWithBlobOperation);
-        assert_eq!(told(mismatch(), About::Path), (412, "LeaseIdMismatchWithFileOperation"));
-        assert_eq!(told(mismatch(), About::Share), (412, "LeaseIdMismatchWithShareOperation"));
+        assert_eq!(told(&mismatch(), About::Path), (412, "LeaseIdMismatchWithFileOperation"));
+        assert_eq!(told(&mismatch(), About::Share), (412, "LeaseIdMismatchWithShareOperation"));
         let absent = FsError::Lease(LeaseRefusal::NotPresentWithLeaseOperation);
-        assert_eq!(told(absent, About::Path), (409, "LeaseNotPresentWithLeaseOperation"));
+        assert_eq!(told(&absent, About::Path), (409, "LeaseNotPresentWithLeaseOperation"));
     }
 }

@@ -4,6 +4,7 @@ use super::FilesService;
 use super::call::Call;
 use super::failure::Result;
 use super::place::Place;
+use super::ranges::on_blocking_thread;
 use crate::fs::requests::{HandleInfo, Which};
 use crate::rest::page::Page;
 use crate::rest::reply::Reply;
@@ -31,8 +32,9 @@ impl FilesService {
         }
         let share = self.share(&at.share).await?;
         let found = share.handles(&at.path, recursive, marker, page.max).await?;
-        let lines: Vec<_> = found.handles.into_iter().map(line).collect();
         let next = found.next.map(|next| next.to_string());
+        let lines =
+            on_blocking_thread(|| Ok(found.handles.into_iter().map(line).collect::<Vec<_>>())).await?;
         Ok(Reply::ok().xml(xml::handle_list(&lines, next.as_deref())))
     }
 
@@ -53,7 +55,9 @@ impl FilesService {
     }
 }
 
+/// Reads /proc.
 fn line(handle: HandleInfo) -> HandleLine {
+    let client_name = client_name(&handle);
     HandleLine {
         id: handle.id,
         path: handle.path,
@@ -62,7 +66,7 @@ fn line(handle: HandleInfo) -> HandleLine {
         session: handle.id,
         access: access_words(handle.access),
         client: CLIENT.to_owned(),
-        client_name: handle.client,
+        client_name,
         opened: handle.since,
     }
 }
@@ -71,4 +75,12 @@ fn access_words(access: crate::share::Access) -> Vec<&'static str> {
     use crate::share::Access;
     let words = [(Access::READ, "Read"), (Access::WRITE, "Write"), (Access::DELETE, "Delete")];
     words.into_iter().filter(|(class, _)| access.contains(*class)).map(|(_, word)| word).collect()
+}
+
+/// The program, where it can be seen.
+fn client_name(handle: &HandleInfo) -> String {
+    match handle.holder.process() {
+        Some(process) => format!("{} (process {})", process.program, process.pid),
+        None => handle.holder.front_end.as_str().to_owned(),
+    }
 }

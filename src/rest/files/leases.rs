@@ -18,10 +18,11 @@ impl FilesService {
     pub(super) async fn lease_file(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
         let command = LeaseCommand::from_headers(call.headers())?;
         let share = self.share(&at.share).await?;
-        let (entry, id) = share.lease(&at.path, action(command)?).await?;
+        let action = action(command)?;
+        let entry = share.lease(&at.path, action).await?;
         let status = StatusCode::from_u16(command.success_status()).unwrap_or(StatusCode::OK);
         let mut reply = Reply::new(status).version(entry.etag, entry.modified);
-        if let Some(id) = id {
+        if let LeaseAction::Acquire { proposed: id } | LeaseAction::Change { proposed: id, .. } = action {
             reply = reply.header(headers::LEASE_ID, &id.to_string());
         }
         if matches!(command, LeaseCommand::Break { .. }) {

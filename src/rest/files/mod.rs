@@ -9,12 +9,12 @@
 
 mod access;
 mod call;
-// LATER mod copy;
+mod copy;
 mod directories;
 mod failure;
-mod files;
-// LATER mod handles;
-// LATER mod leases;
+mod file;
+mod handles;
+mod leases;
 mod needs;
 mod operation;
 mod permissions;
@@ -22,11 +22,10 @@ mod place;
 mod properties;
 mod ranges;
 mod read;
-// LATER mod rename;
+mod rename;
 mod route;
 mod service;
 mod shares;
-mod soon; // LATER
 mod source;
 mod view;
 
@@ -137,6 +136,20 @@ impl FilesService {
 
     /// Makes the operation.
     async fn perform(&self, call: &mut Call<'_>, operation: &Operation) -> Result<Answer> {
+        let create_only = call.create_only;
+        let answer = self.perform_any(call, operation).await;
+        match (&answer, operation) {
+            // Who only may create found something to replace.
+            (Err(failure), Operation::File(..))
+                if create_only && failure.code() == Some(ErrorCode::ResourceAlreadyExists) =>
+            {
+                Err(ErrorCode::AuthorizationPermissionMismatch.into())
+            }
+            _ => answer,
+        }
+    }
+
+    async fn perform_any(&self, call: &mut Call<'_>, operation: &Operation) -> Result<Answer> {
         match operation {
             Operation::Service(op) => self.perform_on_service(call, *op).await,
             Operation::Share(name, op) => self.perform_on_share(call, name, *op).await,
@@ -146,8 +159,8 @@ impl FilesService {
             Operation::File(place, op) => named(place, self.perform_on_file(call, place, *op).await),
             Operation::Handles(place, op) => {
                 let answer = match op {
-                    HandlesOp::List => later().await,
-                    HandlesOp::Close => later().await,
+                    HandlesOp::List => self.list_handles(call, place).await,
+                    HandlesOp::Close => self.close_handles(call, place).await,
                 };
                 named(place, answer)
             }
@@ -199,7 +212,7 @@ impl FilesService {
             DirectoryOp::GetMetadata => Box::pin(self.get_directory_metadata(call, at)),
             DirectoryOp::SetMetadata => Box::pin(self.set_directory_metadata(call, at)),
             DirectoryOp::List => Box::pin(self.list_directory(call, at)),
-            DirectoryOp::Rename => Box::pin(later()),
+            DirectoryOp::Rename => Box::pin(self.rename(call, at, true)),
             DirectoryOp::Delete => Box::pin(self.delete_directory(at)),
         }
     }
@@ -215,11 +228,11 @@ impl FilesService {
             FileOp::PutRange => Box::pin(self.put_range(call, at)),
             FileOp::PutRangeFromUrl => Box::pin(self.put_range_from_url(call, at)),
             FileOp::ListRanges => Box::pin(self.list_ranges(call, at)),
-            FileOp::Copy => Box::pin(later()),
-            FileOp::AbortCopy => Box::pin(later()),
-            FileOp::Rename => Box::pin(later()),
+            FileOp::Copy => Box::pin(self.copy_file(call, at)),
+            FileOp::AbortCopy => Box::pin(self.abort_copy(call, at)),
+            FileOp::Rename => Box::pin(self.rename(call, at, false)),
             FileOp::Delete => Box::pin(self.delete_file(call, at)),
-            FileOp::Lease => Box::pin(later()),
+            FileOp::Lease => Box::pin(self.lease_file(call, at)),
         }
     }
 }
@@ -268,9 +281,4 @@ impl FilesService {
         }
         answer
     }
-}
-
-// LATER
-async fn later() -> Result<Answer> {
-    Err(super::failure::unsupported("This").into())
 }

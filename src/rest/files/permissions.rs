@@ -6,7 +6,7 @@
 use super::FilesService;
 use super::call::{Call, GivenPermission};
 use super::failure::Result;
-use super::soon::RequestsSoon; // LATER
+use crate::fs::FsError;
 use crate::fs::requests::{Requests, SmbChange};
 use crate::rest::reply::Reply;
 use crate::rest::server::{Answer, AnswerBody};
@@ -42,7 +42,7 @@ impl FilesService {
         let text = if key == permission::key(permission::INHERITED) {
             permission::INHERITED.to_owned()
         } else {
-            share.permission(key).await?
+            kept(&share, key).await?
         };
         let body = permission::body(&text, asked.map(|_| format));
         let reply = Reply::ok().fixed(headers::CONTENT_TYPE, "application/json");
@@ -61,7 +61,7 @@ impl FilesService {
             Some(GivenPermission::Text(text)) => Some(self.keep(share, &text).await?),
             Some(GivenPermission::Key(key)) if key == permission::key(permission::INHERITED) => Some(key),
             Some(GivenPermission::Key(key)) => {
-                share.permission(&key).await?;
+                kept(share, &key).await?;
                 Some(key)
             }
         };
@@ -69,10 +69,17 @@ impl FilesService {
     }
 
     async fn keep(&self, share: &Requests, text: &str) -> Result<String> {
-        let key = permission::key(text);
-        if text != permission::INHERITED {
-            share.put_permission(&key, text).await?;
+        if text == permission::INHERITED {
+            return Ok(permission::key(text));
         }
-        Ok(key)
+        Ok(share.put_permission(text).await?)
     }
+}
+
+/// The permission that a share keeps under a key.
+async fn kept(share: &Requests, key: &str) -> Result<String> {
+    share.permission(key).await.map_err(|failure| match failure.error {
+        FsError::NotFound => ErrorCode::FileInvalidPermissionKey.into(),
+        _ => failure.into(),
+    })
 }

@@ -99,10 +99,8 @@ impl FilesService {
 
     /// List Ranges: where a file has data; with `prevsharesnapshot`, where it differs from that snapshot.
     pub(super) async fn list_ranges(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
-        let within = match RequestedRange::of_read(call.headers())? {
-            None => None,
-            Some(range) => Some(range.first..range.last.map_or(u64::MAX, |last| last.saturating_add(1))),
-        };
+        let within = RequestedRange::of_read(call.headers())?
+            .map(|range| range.first..range.last.map_or(u64::MAX, |last| last.saturating_add(1)));
         let reading = self.view(call, at).await?.read(&at.path, call.lease()?).await?;
         let before = match call.snapshot_named("prevsharesnapshot")? {
             None => None,

@@ -9,7 +9,7 @@ use http::StatusCode;
 use super::FilesService;
 use super::call::Call;
 use super::failure::Result;
-use super::files::md5_of;
+use super::file::md5_of;
 use super::place::Place;
 use super::properties::{file_headers, stored_md5};
 use super::ranges::{RANGE_MAX, on_blocking_thread};

@@ -36,7 +36,8 @@ impl FilesService {
         let flag = |name| headers::flag(call.headers(), name);
         let request = RenameRequest {
             replace: flag(headers::FILE_RENAME_REPLACE_IF_EXISTS)?,
-            ignore_read_only: flag(headers::FILE_RENAME_IGNORE_READONLY)? || flag(headers::IGNORE_READONLY_OLD)?,
+            ignore_read_only: flag(headers::FILE_RENAME_IGNORE_READONLY)?
+                || flag(headers::IGNORE_READONLY_OLD)?,
             source_lease: id(headers::SOURCE_LEASE_ID)?,
             target_lease: id(headers::DESTINATION_LEASE_ID)?,
             directory,

@@ -10,7 +10,7 @@ use crate::fs::shares::{ShareInfo, ShareSettings};
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::Moment;
-use crate::share::lease::LeaseId;
+use crate::share::lease::{LeaseDuration, LeaseId};
 use crate::store::{ContainerAcl, ContainerName, DeleteSnapshots, LeaseRequest, StoredPolicy};
 use crate::wire::etag::Etag;
 use crate::wire::lease::LeaseCommand;
@@ -37,7 +37,7 @@ impl FilesService {
     /// Create Share.
     pub(super) async fn create_share(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         let settings = new_settings(call, ShareSettings::new())?;
-        let share = self.shares.create(name, &call.metadata()?, &settings).await.map_err(about_share)?;
+        let share = self.shares.create(name, &call.metadata()?, &settings).await.map_err(of_share)?;
         Ok(versioned(Reply::created(), &share).empty())
     }
 
@@ -56,7 +56,7 @@ impl FilesService {
     pub(super) async fn set_share_properties(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         let old = self.share_info(call, name).await?;
         let settings = new_settings(call, old.settings)?;
-        let share = self.shares.set_settings(name, &settings, call.lease()?).await.map_err(about_share)?;
+        let share = self.shares.set_settings(name, &settings, call.lease()?).await.map_err(of_share)?;
         Ok(versioned(Reply::ok(), &share).empty())
     }
 
@@ -69,7 +69,7 @@ impl FilesService {
     /// Set Share Metadata.
     pub(super) async fn set_share_metadata(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         let share = self.shares.set_metadata(name, &call.metadata()?, call.lease()?).await;
-        Ok(versioned(Reply::ok(), &share.map_err(about_share)?).empty())
+        Ok(versioned(Reply::ok(), &share.map_err(of_share)?).empty())
     }
 
     /// Get Share ACL.
@@ -97,24 +97,23 @@ impl FilesService {
         });
         let policies = policies.collect();
         // What the Blob service lets anybody do with the container is not ours to change.
-        let old = self.shares.properties(name, lease).await.map_err(about_share)?;
+        let old = self.shares.properties(name, lease).await.map_err(of_share)?;
         let acl = ContainerAcl { access: old.acl.access, policies };
-        let share = self.shares.set_acl(name, acl, lease).await.map_err(about_share)?;
+        let share = self.shares.set_acl(name, acl, lease).await.map_err(of_share)?;
         Ok(versioned(Reply::ok(), &share).empty())
     }
 
     /// Get Share Stats: how much is used.
     pub(super) async fn get_share_stats(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
         let share = self.share_info(call, name).await?;
-        let bytes = self.shares.usage(name).await.map_err(about_share)?;
+        let bytes = self.shares.usage(name).await.map_err(of_share)?;
         let body = xml::share_stats(bytes, call.version < USAGE_IN_BYTES_SINCE);
         Ok(versioned(Reply::ok(), &share).xml(body))
     }
 
     /// Snapshot Share.
     pub(super) async fn snapshot_share(&self, call: &Call<'_>, name: &ContainerName) -> Result<Answer> {
-        let (id, share) =
-            self.shares.snapshot(name, call.metadata_if_any()?).await.map_err(about_share)?;
+        let (id, share) = self.shares.snapshot(name, call.metadata_if_any()?).await.map_err(of_share)?;
         let reply = versioned(Reply::created(), &share);
         Ok(reply.header(headers::SNAPSHOT, &date::iso_ticks(id.0)).empty())
     }
@@ -127,7 +126,7 @@ impl FilesService {
             if let Some(text) = option {
                 return Err(invalid(text).into());
             }
-            self.shares.delete_snapshot(name, snapshot).await.map_err(about_share)?;
+            self.shares.delete_snapshot(name, snapshot).await.map_err(of_share)?;
             return Ok(Reply::accepted().empty());
         }
         let snapshots = match option {
@@ -139,7 +138,7 @@ impl FilesService {
             }
             Some(text) => return Err(invalid(text).into()),
         };
-        self.shares.delete(name, snapshots, call.lease()?).await.map_err(about_share)?;
+        self.shares.delete(name, snapshots, call.lease()?).await.map_err(of_share)?;
         Ok(Reply::accepted().empty())
     }
 
@@ -149,7 +148,7 @@ impl FilesService {
             return Err(ErrorCode::ShareSnapshotOperationNotSupported.into());
         }
         let command = LeaseCommand::from_headers(call.headers())?;
-        let report = self.shares.lease(name, request(command)).await.map_err(about_share)?;
+        let report = self.shares.lease(name, request(command)).await.map_err(of_share)?;
         let status = StatusCode::from_u16(command.success_status()).unwrap_or(StatusCode::OK);
         let mut reply = Reply::new(status).version(report.etag, report.modified);
         if let Some(id) = report.id {
@@ -167,7 +166,7 @@ impl FilesService {
             None => self.shares.properties(name, call.lease()?).await,
             Some(id) => self.shares.snapshot_properties(name, id).await,
         };
-        found.map_err(about_share)
+        found.map_err(of_share)
     }
 }
 
@@ -208,10 +207,6 @@ fn new_settings(call: &Call<'_>, mut settings: ShareSettings) -> Result<ShareSet
     Ok(settings)
 }
 
-fn about_share(error: crate::fs::FsError) -> super::failure::Failure {
-    of_share(error.into())
-}
-
 fn versioned(reply: Reply, share: &ShareInfo) -> Reply {
     reply.version(share.etag, share.modified)
 }
@@ -235,7 +230,7 @@ pub(super) fn share_line(share: ShareInfo, metadata: bool, now: Moment) -> xml::
         tier: tier(&share).to_owned(),
         lease: LeaseFields {
             state: share.lease.state(now),
-            infinite: share.lease.duration(now).map(|duration| duration.is_infinite()),
+            infinite: share.lease.duration(now).map(LeaseDuration::is_infinite),
         },
         metadata: metadata.then_some(share.metadata),
     }

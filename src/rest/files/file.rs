@@ -43,8 +43,15 @@ impl FilesService {
         let (headers, lease) = (call.stored_headers()?, call.lease()?);
         let share = self.share(&at.share).await?;
         let smb = self.with_permission(call, &share, call.smb_change(true)?).await?;
-        let new =
-            NewFile { size, body, smb, metadata: call.metadata()?, headers, content_md5: call.stored_md5()? };
+        let new = NewFile {
+            size,
+            body,
+            smb,
+            metadata: call.metadata()?,
+            headers,
+            content_md5: call.stored_md5()?,
+            create_only: call.create_only,
+        };
         let entry = share.create_file(&at.path, new, lease).await?;
         Ok(changed(Reply::created(), &entry).empty())
     }
@@ -79,7 +86,7 @@ impl FilesService {
         let share = self.share(&at.share).await?;
         let smb = self.with_permission(call, &share, smb).await?;
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
-        let change = FileChange { headers: (named || size.is_none()).then_some(stored), size, smb };
+        let change = FileChange { headers: named.then_some(stored), size, smb };
         let entry = share.set_file_properties(&at.path, change, call.lease()?).await?;
         Ok(changed(Reply::ok(), &entry).empty())
     }
