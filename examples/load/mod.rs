@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// No answer may take longer.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One kept connection.
-pub struct Line {
-    pub stream: TcpStream,
-    pub buffer: Vec<u8>,
+pub(crate) struct Line {
+    pub(crate) stream: TcpStream,
+    pub(crate) buffer: Vec<u8>,
     filled: usize,
 }
 
@@ -30,20 +30,20 @@ enum Length {
 }
 
 impl Line {
-    pub async fn open(address: &str) -> io::Result<Line> {
+    pub(crate) async fn open(address: &str) -> io::Result<Line> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Line { stream, buffer: vec![0; 256 << 10], filled: 0 })
     }
 
     /// Sends a request and reads its answer. Returns the length of the body; fails unless the status is as expected.
-    pub async fn ask(&mut self, request: &[u8], expected: u16) -> io::Result<usize> {
+    pub(crate) async fn ask(&mut self, request: &[u8], expected: u16) -> io::Result<usize> {
         self.stream.write_all(request).await?;
         self.answer(expected, request.starts_with(b"HEAD")).await.map(|(length, _)| length)
     }
 
     /// Reads an answer; a body of up to one buffer is returned with it.
-    pub async fn answer(&mut self, expected: u16, is_head: bool) -> io::Result<(usize, Vec<u8>)> {
+    pub(crate) async fn answer(&mut self, expected: u16, is_head: bool) -> io::Result<(usize, Vec<u8>)> {
         let (head, end) = self.head().await?;
         let mut kept = Vec::new();
         let length = match head.length {
@@ -146,7 +146,7 @@ fn parse_head(bytes: &[u8]) -> io::Result<Head> {
 }
 
 /// Runs `turn` on every connection again and again for the given time; returns the turns per second.
-pub async fn repeat<F>(address: &str, connections: usize, seconds: f64, turn: F) -> io::Result<f64>
+pub(crate) async fn repeat<F>(address: &str, connections: usize, seconds: f64, turn: F) -> io::Result<f64>
 where
     F: AsyncFn(&mut Line, usize, usize) -> io::Result<()> + Copy + 'static,
 {
