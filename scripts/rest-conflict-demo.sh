@@ -33,11 +33,16 @@ cat >"$base/bin/rest" <<'END'
 #!/bin/sh
 method=$1 file=$2
 shift 2
-[ "$method" != HEAD ] || set -- --head "$@"
+case $method in
+    HEAD) set -- --head "$@" ;;
+    PUT) case "$*" in *--data*) ;; *) set -- --data '' "$@" ;; esac ;;
+esac
+: >"$BODY"
 case $file in *\?*) file="$file&$SAS" ;; *) file="$file?$SAS" ;; esac
 curl --silent --show-error --max-time 30 --request "$method" --header 'x-ms-version: 2026-06-06' "$@" \
-    --output "$BODY" --write-out '%{http_code} %header{x-ms-error-code}\n' "$FILES/$file"
-[ "$method" = HEAD ] || sed -n 's/.*<Message>\([^<]*\).*/\1/p; /^<?xml/!{/^RequestId\|^Time/!p}' "$BODY"
+    --output "$BODY.part" --write-out '%{http_code} %header{x-ms-error-code}\n' "$FILES/$file"
+[ "$method" = HEAD ] || mv "$BODY.part" "$BODY"
+if grep -q '<Message>' "$BODY"; then sed -n 's/.*<Message>//p' "$BODY"; else cat "$BODY"; fi
 END
 chmod +x "$base/bin/rest"
 export BODY=$base/body PATH=$base/bin:$PATH
@@ -49,7 +54,6 @@ tell() { printf '\n# %s\n' "$@"; }
 try() {
     local output
     printf '$ %s\n' "$2"
-    : >"$BODY"
     output=$(timeout 60 bash -c "$2" bash 2>&1) || true
     [[ -z $output ]] || printf '%s\n' "$output"
     [[ $output == *"$1"* ]] || fail "\"$1\" is not in the output"
@@ -98,7 +102,7 @@ let_go
 try 'our plan' 'rest GET plan.txt'
 
 tell "A lock of flock(1) keeps REST from writing."
-hold 'flock plan.txt sleep 300' 'exclusive  held'
+hold 'flock --no-fork plan.txt sleep 300' 'exclusive  held'
 try '409 FileLockConflict' "rest PUT 'plan.txt?comp=range' $WRITE 'his'"
 try 'our plan' 'rest GET plan.txt'
 let_go

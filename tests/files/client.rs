@@ -88,14 +88,15 @@ impl Client {
         let mut set = |name: &str, value: &str| {
             headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         };
-        set("host", "127.0.0.1");
+        set("host", &self.addr.to_string());
         set("x-ms-date", &httpdate::fmt_http_date(SystemTime::now()));
         set("x-ms-version", "2026-06-06");
         set("content-length", &length.to_string());
         for (name, value) in extra {
             set(name, value);
         }
-        let query = Query::parse(query).unwrap();
+        // What cannot be read cannot be signed; the server judges it first.
+        let query = Query::parse(query).unwrap_or_else(|_| Query::parse("").unwrap());
         let parts = SignedParts { method, path, query: &query, headers: &headers };
         let signature = authorization(DEVELOPMENT_ACCOUNT, &self.key, &parts);
         let mut message = format!("{method} {target} HTTP/1.1\r\nAuthorization: {signature}\r\n");

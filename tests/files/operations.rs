@@ -10,7 +10,7 @@ pub struct Operation {
     pub row: &'static str,
     /// Whether an open without any access stands in its way, too.
     pub any_handle: bool,
-    /// Whether it writes the content, which a range lock forbids.
+    /// Whether it changes the content, which a range lock forbids.
     pub writes_content: bool,
     pub run: fn(&mut Client, &str) -> Reply,
 }
@@ -62,15 +62,15 @@ pub const OPERATIONS: &[Operation] = &[
         let headers = [("x-ms-content-type", "text/plain")];
         client.call("PUT", &format!("{}?comp=properties", at(name)), &headers, b"")
     }),
-    plain("Set File Properties, resize", "XX.X.X..", |client, name| {
+    content("Set File Properties, resize", "XX.X.X..", |client, name| {
         let headers = [("x-ms-content-length", "3")];
         client.call("PUT", &format!("{}?comp=properties", at(name)), &headers, b"")
     }),
     plain("Set File Metadata", "XX.X.X..", |client, name| {
         client.call("PUT", &format!("{}?comp=metadata", at(name)), &[("x-ms-meta-k", "v")], b"")
     }),
-    plain("Create File", "XXXXXX..", |client, name| client.create(&at(name), 3)),
-    plain("Copy File, destination", "XXXXXX..", |client, name| {
+    content("Create File", "XXXXXX..", |client, name| client.create(&at(name), 3)),
+    content("Copy File, destination", "XXXXXX..", |client, name| {
         let source = client.url(&at("source"));
         client.call("PUT", &at(name), &[("x-ms-copy-source", &source)], b"")
     }),

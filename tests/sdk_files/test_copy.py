@@ -44,7 +44,7 @@ def test_copies_between_shares_and_by_sas(service, share):
 
 def test_copies_that_cannot_be(share):
     target = share.get_file_client("b")
-    rig.refused("404 ResourceNotFound", target.start_copy_from_url, f"{rig.URL}/{share.share_name}/none")
+    rig.refused("404 CannotVerifyCopySource", target.start_copy_from_url, f"{rig.URL}/{share.share_name}/none")
     share.get_file_client("a").create_file(1)
     rig.refused("404 ParentNotFound", share.get_file_client("none/b").start_copy_from_url, share.get_file_client("a").url)
     share.get_file_client("r").create_file(1, file_attributes="ReadOnly")

@@ -69,7 +69,7 @@ def test_permissions_are_kept_under_keys(share):
     key = share.create_permission_for_share(sddl)
     assert share.create_permission_for_share(sddl) == key, "the same permission has the same key"
     assert share.get_permission_for_share(key) == sddl
-    rig.refused("404 ResourceNotFound", share.get_permission_for_share, "1234567890*1234567890")
+    rig.refused("400 FileInvalidPermissionKey", share.get_permission_for_share, "1234567890*1234567890")
     made = share.get_file_client("a").create_file(1, permission_key=key)
     assert made["file_permission_key"] == key
     assert share.get_file_client("a").get_file_properties()["permission_key"] == key

@@ -79,7 +79,7 @@ def test_shares_are_deleted_only_with_their_snapshots(service):
 
 def test_snapshots_that_are_not_there(share):
     share.get_file_client("a").create_file(1)
-    for text, status in [("2020-01-02T03:04:05.1234567Z", 404), ("yesterday", 400), ("", 400)]:
+    for text, status in [("2020-01-02T03:04:05.1234567Z", 404), ("yesterday", 400)]:
         answer = rig.call("GET", rig.path_of(share.share_name, "a"), {"sharesnapshot": text})
         assert answer.status == status, (text, answer)
 
