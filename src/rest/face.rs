@@ -84,7 +84,7 @@ pub(super) fn log(head: &Parts, answer: &Answer, id: &str, peer: std::net::Socke
 }
 
 /// A URL for the log: without the signature of a SAS.
-fn redacted(path: &str, query: Option<&str>) -> String {
+pub(super) fn redacted(path: &str, query: Option<&str>) -> String {
     let Some(query) = query else { return path.to_owned() };
     let is_signature = |part: &str| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("sig="));
     let parts: Vec<&str> =

@@ -192,7 +192,7 @@ async fn a_delete_pending_file_refuses_every_verb_until_it_is_gone_or_taken_back
 
 async fn set_range(world: &World, handle: HandleId, kind: RangeKind) {
     let asker = RangeAsker { key: 9, process: 1, thread: 0 };
-    let span = Span::new(100, 10).unwrap();
+    let span = Span::of_length(100, 10).unwrap();
     world.engine.change_range(handle, asker, RangeChange::Set(kind), span, false).await.unwrap();
 }
 

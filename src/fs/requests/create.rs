@@ -314,28 +314,21 @@ impl Requests {
         lease: Option<LeaseId>,
     ) -> Result<bool> {
         let engine = &self.engine;
-        let _tree = engine.guards.tree().await;
-        let way = self.go(path)?;
-        let Some(guarded) = engine.guard_name(target.ino).await? else { return Err(FsError::NotFound) };
-        let blob = engine.local()?.find(&guarded.at)?.blob.ok_or(FsError::NotFound)?;
-        if Ino::of(blob.id) != target.ino {
-            return Err(FsError::NotFound);
+        let replaced = self
+            .unless_open(path, target, |at, blob| {
+                let now = now();
+                let mut attributes = Attributes::of_blob(blob, engine.config.owner);
+                (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
+                let stored = making.stored(attributes, blob.metadata.clone(), now);
+                let lease = lease.or(engine.leases.id(target.ino));
+                let conditions = Preconditions { lease, ..Preconditions::default() };
+                self.name_bytes(at, making, stored, &conditions)
+            })
+            .await?;
+        if replaced.is_some() {
+            engine.local()?.sync().await?;
         }
-        if engine.open_file(target.ino).is_some() {
-            return Ok(false);
-        }
-        let now = now();
-        let mut attributes = Attributes::of_blob(&blob, engine.config.owner);
-        (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
-        let stored = making.stored(attributes, blob.metadata.clone(), now);
-        let lease = lease.or(engine.leases.id(target.ino));
-        let conditions = Preconditions { lease, ..Preconditions::default() };
-        let local = engine.local()?;
-        self.name_bytes(&guarded.at, making, stored, &conditions)?;
-        engine.nodes.set_cached(target.ino, None);
-        drop((guarded, way));
-        local.sync().await?;
-        Ok(true)
+        Ok(replaced.is_some())
     }
 
     /// Replaces the bytes in the file that programs have open.

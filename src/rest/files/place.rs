@@ -7,6 +7,7 @@
 use http::HeaderMap;
 
 use crate::fs::FsError;
+use crate::fs::names::RESERVED;
 use crate::fs::requests::FilePath;
 use crate::store::ContainerName;
 use crate::wire::{ErrorCode, Fault, headers};
@@ -37,7 +38,9 @@ impl Place {
         let share = share_name(share)?;
         let trimmed: Vec<&str> =
             path.split('/').map(|name| if dots { name } else { name.trim_end_matches('.') }).collect();
-        let legal = path.is_empty() || trimmed.iter().all(|name| is_legal(name));
+        // What belongs to leasefs itself is not there for anybody.
+        let reserved = trimmed.first() == Some(&RESERVED);
+        let legal = path.is_empty() || (!reserved && trimmed.iter().all(|name| is_legal(name)));
         let path = FilePath::parse(&trimmed.join("/")).map_err(|error| match error {
             FsError::NameTooLong => Fault::new(ErrorCode::InvalidFileOrDirectoryPathName),
             _ => Fault::new(ErrorCode::InvalidResourceName),
@@ -96,9 +99,11 @@ mod tests {
         {
             assert!(!is_legal(bad), "{bad}");
         }
-        let strange = Place::named("docs", "a:b", false).unwrap();
-        assert!(!strange.is_legal());
-        assert_eq!(strange.check_new_name().unwrap_err().code, ErrorCode::InvalidResourceName);
+        for strange in ["a:b", ".leasefs", ".leasefs/x"] {
+            let strange = Place::named("docs", strange, false).unwrap();
+            assert!(!strange.is_legal());
+            assert_eq!(strange.check_new_name().unwrap_err().code, ErrorCode::InvalidResourceName);
+        }
     }
 
     #[test]
