@@ -45,4 +45,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
-pub use upstream::{Fence, Fetch, Standing, Upstream};
+pub use upstream::{Fence, Fetch, Ready, Refused, Standing, Upstream, UpstreamStatus};
