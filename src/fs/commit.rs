@@ -42,7 +42,9 @@ impl Engine {
 
     /// Makes the directory's entries survive a power loss.
     pub async fn fsync_directory(&self, ino: Ino) -> Result<()> {
-        if let Some(changed) = self.directory_times.take(ino) {
+        if self.upstream().is_none()
+            && let Some(changed) = self.directory_times.take(ino)
+        {
             self.write_directory_time(ino, changed).await;
         }
         Ok(self.local()?.sync().await?)
@@ -52,11 +54,29 @@ impl Engine {
     pub(super) async fn commit(&self, file: &OpenFile) -> Result<()> {
         let fenced = file.fenced();
         if fenced.is_none() && !file.needs_commit()? {
-            return Ok(());
+            // An earlier commit may not have got through.
+            return self.push_file(file).await;
         }
         if file.is_cut_off() && self.gate.open_count(file.ino()) == 0 {
             // Only handles that were closed from outside are left, and what comes through them counts no more.
             return Ok(());
+        }
+        let committed = self.commit_here(file, fenced).await;
+        if self.upstream().is_none() {
+            return committed;
+        }
+        // Without the guards: a long upload must not stop the mount.
+        if committed.is_err() {
+            self.push_aside(file).await;
+            return committed;
+        }
+        self.push_file(file).await
+    }
+
+    /// Commits to the store, or keeps the content beside.
+    async fn commit_here(&self, file: &OpenFile, fenced: Option<Fenced>) -> Result<()> {
+        if fenced.is_some() {
+            self.bring_all(file).await;
         }
         let _tree = self.guards.tree().await;
         let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
@@ -73,7 +93,7 @@ impl Engine {
     async fn commit_refused(&self, file: &OpenFile, guarded: &Guarded<'_>, error: FsError) -> Result<()> {
         let Some(mut why) = Fenced::of(&error) else { return Err(error) };
         if why == Fenced::Leased && self.leases.id(file.ino()).is_some() {
-            if self.lease_revived(file.ino(), &guarded.at).await {
+            if self.lease_revived(file.ino(), &self.lease_place(&guarded.at)).await {
                 return self.commit_at(file, &guarded.at);
             }
             why = Fenced::LeaseLost;
@@ -89,6 +109,8 @@ impl Engine {
             return Err(FsError::Stale);
         }
         let info = Committing { engine: self, ino: file.ino(), blob };
+        self.will_change(&at.name)?;
+        file.note_unpushed();
         let page_cache_agrees = file.commit(local, at, &info)?;
         if let Some(maker) = file.take_maker() {
             self.habits.note(maker, file.is_small());
@@ -118,6 +140,9 @@ impl Engine {
         crash_point("drain_after_commits");
         self.write_directory_times().await;
         crash_point("drain_after_times");
+        if let Some(upstream) = self.upstream() {
+            upstream.drain(progress).await?;
+        }
         self.local()?.checkpoint(progress).await?;
         failed.map_or(Ok(()), Err)
     }
