@@ -49,7 +49,12 @@ impl Engine {
             }
         }
         crash_point("release_after_commit");
+        let last_in_place =
+            self.upstream().is_some() && handle.file.is_last_open() && handle.file.is_in_place();
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
+        if last_in_place {
+            self.settle_in_place(ino).await;
+        }
         if handle.has_lease() {
             handle.set_lease(None);
             self.settle_lease(ino).await;

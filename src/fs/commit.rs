@@ -93,7 +93,7 @@ impl Engine {
     async fn commit_refused(&self, file: &OpenFile, guarded: &Guarded<'_>, error: FsError) -> Result<()> {
         let Some(mut why) = Fenced::of(&error) else { return Err(error) };
         if why == Fenced::Leased && self.leases.id(file.ino()).is_some() {
-            if self.lease_revived(file.ino(), &self.lease_place(&guarded.at)).await {
+            if self.lease_revived(file.ino(), &self.lease_place(&guarded.at)?).await {
                 return self.commit_at(file, &guarded.at);
             }
             why = Fenced::LeaseLost;
@@ -109,8 +109,7 @@ impl Engine {
             return Err(FsError::Stale);
         }
         let info = Committing { engine: self, ino: file.ino(), blob };
-        self.will_change(&at.name)?;
-        file.note_unpushed();
+        self.will_commit(&at.name, file)?;
         let page_cache_agrees = file.commit(local, at, &info)?;
         if let Some(maker) = file.take_maker() {
             self.habits.note(maker, file.is_small());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::share::Moment;
-use crate::store::{BlobName, BlobPath, Preconditions, StoreError};
+use crate::store::{BlobName, BlobPath, Changed, Preconditions, StoreError};
 
 use super::attributes::Attributes;
 use super::commit::Committing;
@@ -48,7 +48,7 @@ impl Engine {
         let store = self.local()?;
         let info = Committing { engine: self, ino: file.ino(), blob: file.base() };
         if let Some(copy) = file.aside() {
-            self.will_change(&copy.name)?;
+            self.will_change(&copy.name, Changed::Everything)?;
             file.save(store, &copy, &info, &Preconditions::default())?;
             return Ok(false);
         }
@@ -60,7 +60,7 @@ impl Engine {
                 Err(FsError::NameTooLong) => self.beside(ROOT, &copy_name)?,
                 other => other?,
             };
-            self.will_change(&copy.name)?;
+            self.will_change(&copy.name, Changed::Everything)?;
             match file.save(store, &copy, &info, &Preconditions::if_absent()) {
                 Ok(()) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Engine {
             let joined = if directory.is_empty() { String::new() } else { format!("{directory}/") };
             let copy = BlobName::new(joined + segment.as_str()).map_err(|_| FsError::NameTooLong)?;
             let copy = self.at(copy);
-            self.will_change(&copy.name)?;
+            self.will_change(&copy.name, Changed::Everything)?;
             let new = new.new_content(attributes.mtime, attributes.ctime)?;
             match store.publish(&copy, content.scratch(), reader.size(), new, &Preconditions::if_absent()) {
                 Ok(_) => {

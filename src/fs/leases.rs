@@ -55,7 +55,7 @@ impl Engine {
         let _tree = self.guards.tree().await;
         match &self.guard_name(ino).await? {
             Some(Guarded { at, .. }) => {
-                self.leases.acquire(ino, &self.lease_place(at), now()).await.map(Some)
+                self.leases.acquire(ino, &self.lease_place(at)?, now()).await.map(Some)
             }
             None => Ok(None),
         }
@@ -119,14 +119,15 @@ impl Engine {
             // The lease went with the blob.
             return self.leases.forget(ino);
         };
+        let Ok(place) = self.lease_place(&guarded.at) else { return };
         if self.leases.is_unused(ino) {
-            return self.leases.give_back(ino, Some(&self.lease_place(&guarded.at))).await;
+            return self.leases.give_back(ino, Some(&place)).await;
         }
         if self.leases.id(ino).is_none() {
             // Given back by its last user while this call waited for the guard: nothing was lost.
             return;
         }
-        match self.leases.renew(ino, &self.lease_place(&guarded.at)).await {
+        match self.leases.renew(ino, &place).await {
             Renewal::Held => {}
             Renewal::Unknown => {
                 tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet");
@@ -155,8 +156,9 @@ impl Engine {
             if !lease.lost
                 && self.nodes.is_within(lease.ino, directory)
                 && let Ok(Some(name)) = self.nodes.blob_name(lease.ino)
+                && let Ok(place) = self.lease_place(&self.at(name))
             {
-                self.leases.leave(lease.ino, &self.lease_place(&self.at(name))).await;
+                self.leases.leave(lease.ino, &place).await;
                 left.push(lease.ino);
             }
         }
@@ -167,7 +169,7 @@ impl Engine {
     pub(super) async fn follow_leases(&self, left: Vec<Ino>) {
         for ino in left {
             let Ok(Some(name)) = self.nodes.blob_name(ino) else { continue };
-            let at = self.lease_place(&self.at(name));
+            let Ok(at) = self.lease_place(&self.at(name)) else { continue };
             if self.leases.follow(ino, &at).await == Renewal::Lost {
                 tracing::warn!(ino = ino.0, %at, "the lease was lost while the file was renamed");
                 if let Some(file) = self.open_file(ino) {

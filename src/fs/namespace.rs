@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use crate::store::{
-    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError, crash_point,
+    BlobName, BlobPath, Changed, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
+    crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -176,7 +177,7 @@ impl Engine {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-            self.will_change(&at.name)?;
+            self.will_change(&at.name, Changed::Everything)?;
             let blob = self.store.put_blob(&at, body.into(), new, &must_be_new()).await?;
             crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
@@ -278,7 +279,7 @@ impl Engine {
     pub(super) async fn delete_blob(&self, at: &BlobPath, found: &Found) -> Result<()> {
         let conditions = self.beside_leases(found)?;
         self.keep_parent(at).await?;
-        self.remove_there(found.blob.as_ref().map(|blob| Ino::of(blob.id)), at).await?;
+        let _settling = self.remove_there(found.blob.as_ref().map(|blob| Ino::of(blob.id)), at).await?;
         Ok(self.store.delete_blob(at, DeleteSnapshots::Include, &conditions).await?)
     }
 
@@ -294,7 +295,7 @@ impl Engine {
         let owner = self.config.owner;
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        self.will_change(&parent.name)?;
+        self.will_change(&parent.name, Changed::Everything)?;
         match self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await {
             Ok(made) => self.push_marker(Ino::of(made.id), &parent.name).await,
             Err(StoreError::BlobExists(_)) => Ok(()),

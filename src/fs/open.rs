@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::share::{Access, ShareMode};
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, ETag, LocalStore, NewContent, Ready, StoreError, crash_point,
+    BlobPath, BlobProperties, Changed, ContentReader, ETag, LocalStore, NewContent, Ready, StoreError,
+    crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -172,7 +173,7 @@ impl Engine {
     ) -> Result<Created> {
         let store = self.local()?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        self.will_change(&at.name)?;
+        self.will_change(&at.name, Changed::Everything)?;
         let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         crash_point("create_after_publish");
         let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
@@ -275,7 +276,7 @@ impl Engine {
         }
         let fetch = || ready.and_then(|ready| ready.fetch.clone());
         if request.is_some_and(|request| request.truncate) {
-            self.will_change(&at.name)?;
+            self.will_change(&at.name, Changed::Everything)?;
         }
         let lease = match take_lease {
             TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),

@@ -1,6 +1,6 @@
 //! Where a file's blob is, for as long as it has to stay there.
 
-use crate::store::BlobPath;
+use crate::store::{BlobPath, Changed};
 
 use super::attributes::Attributes;
 use super::commit::Committing;
@@ -47,7 +47,7 @@ impl Engine {
         mut action: impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
         loop {
-            match self.try_with_place(ino, &mut action).await {
+            match self.try_with_place(ino, file, &mut action).await {
                 Err(FsError::NotHere(range)) => self.bring(file, range).await?,
                 other => return other,
             }
@@ -57,6 +57,7 @@ impl Engine {
     async fn try_with_place<T>(
         &self,
         ino: Ino,
+        file: &OpenFile,
         action: &mut impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
         let _tree = self.guards.tree().await;
@@ -64,8 +65,10 @@ impl Engine {
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
             return action(Place { store, at: None, info: None, mtime: now(), now: now() });
         };
-        // Cutting off what the blob refers to changes it at once.
-        self.will_change(&at.name)?;
+        if file.is_in_place() {
+            // Cutting off what the blob refers to changes it at once.
+            self.will_change(&at.name, Changed::Everything)?;
+        }
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
         let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
         let info = Committing { engine: self, ino, blob };

@@ -14,7 +14,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::{BlobName, BlobPath, ETag, Fence, Fetch, Ready, Refused, Standing, StoreError, Upstream};
+use crate::store::{
+    BlobName, BlobPath, Changed, ETag, Fence, Fetch, Ready, Refused, Settling, Standing, StoreError, Upstream,
+};
 
 use super::Engine;
 use super::content::COPY_MAX;
@@ -85,10 +87,10 @@ impl Engine {
     }
 
     /// Where the lease of a blob is kept.
-    pub(super) fn lease_place(&self, at: &BlobPath) -> BlobPath {
+    pub(super) fn lease_place(&self, at: &BlobPath) -> Result<BlobPath> {
         match self.upstream() {
-            Some(upstream) => upstream.there(&at.name),
-            None => at.clone(),
+            Some(upstream) => Ok(upstream.there(&at.name)?),
+            None => Ok(at.clone()),
         }
     }
 
@@ -194,11 +196,21 @@ impl Engine {
     }
 
     /// Notes that a blob of the share is going to be changed here and must be pushed. Before the change.
-    pub(super) fn will_change(&self, name: &BlobName) -> Result<()> {
+    pub(super) fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
         match self.upstream() {
-            Some(upstream) => Ok(upstream.will_change(name)?),
+            Some(upstream) => Ok(upstream.will_change(name, what)?),
             None => Ok(()),
         }
+    }
+
+    /// The same for a commit of what an open file has.
+    pub(super) fn will_commit(&self, name: &BlobName, file: &OpenFile) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        file.note_unpushed();
+        Ok(match file.changed_ranges() {
+            Some(ranges) => upstream.will_change(name, Changed::Ranges(&ranges))?,
+            None => upstream.will_change(name, Changed::Everything)?,
+        })
     }
 
     /// How the service protects a change of `ino`.
@@ -222,6 +234,10 @@ impl Engine {
                 Ok(()) if !self.is_named(ino, &name) => {}
                 Ok(()) => {
                     file.note_pushed(count);
+                    if file.is_in_place() {
+                        // What is written from now on shows in the mirror before the next commit.
+                        upstream.will_change(&name, Changed::Everything)?;
+                    }
                     if file.fetch().is_some()
                         && let Err(error) = self.renew_fetch(file).await
                     {
@@ -235,6 +251,15 @@ impl Engine {
         Ok(())
     }
 
+    /// A file that was written in place is closed: nothing changes it without a commit any more.
+    pub(super) async fn settle_in_place(&self, ino: Ino) {
+        if let (Some(upstream), Ok(Some(name))) = (self.upstream(), self.nodes.blob_name(ino))
+            && let Err(error) = upstream.push(&name, self.push_fence(ino)).await
+        {
+            tracing::debug!(%name, %error, "to be pushed again");
+        }
+    }
+
     fn is_named(&self, ino: Ino, name: &BlobName) -> bool {
         self.nodes.blob_name(ino).is_ok_and(|now| now.as_ref() == Some(name))
     }
@@ -245,7 +270,7 @@ impl Engine {
         let Some(mut why) = fenced(&error) else { return Err(error) };
         let Some(upstream) = self.upstream() else { return Err(error) };
         if why == Fenced::Leased && self.leases.id(ino).is_some() {
-            if self.lease_revived(ino, &upstream.there(name)).await
+            if self.lease_revived(ino, &upstream.there(name)?).await
                 && upstream.push(name, self.push_fence(ino)).await.is_ok()
             {
                 return Ok(());
@@ -375,9 +400,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a blob at the service. The caller removes it here.
-    pub(super) async fn remove_there(&self, ino: Option<Ino>, at: &BlobPath) -> Result<()> {
-        let Some(upstream) = self.upstream() else { return Ok(()) };
+    /// Removes a blob at the service. The caller removes it here while it has the answer.
+    pub(super) async fn remove_there(&self, ino: Option<Ino>, at: &BlobPath) -> Result<Settling> {
+        let Some(upstream) = self.upstream() else { return Ok(Settling::nothing()) };
         let fence = Fence { lease: ino.and_then(|ino| self.leases.id(ino)), check_version: false };
         Ok(upstream.remove(&at.name, fence).await?)
     }

@@ -178,7 +178,10 @@ impl Engine {
         if let Some(upstream) = self.upstream() {
             // Leases were given up before; what is moved is what is there.
             let fence = Fence { lease: None, check_version: false };
-            upstream.rename(&from.name, &to.name, mode, fence).await?;
+            let _settling = upstream.rename(&from.name, &to.name, mode, fence).await?;
+            // The service has decided.
+            let here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };
+            return Ok(self.local()?.rename(from, to, here)?);
         }
         Ok(self.local()?.rename(from, to, mode)?)
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::store::{BlobPath, BlobProperties, Metadata, NewContent, Preconditions};
+use crate::store::{BlobPath, BlobProperties, Changed, Metadata, NewContent, Preconditions};
 
 use super::attributes::{Attributes, xattr_decode, xattr_encode, xattr_key, xattr_name};
 use super::error::{FsError, Result};
@@ -136,7 +136,7 @@ impl Engine {
         attributes: &Attributes,
     ) -> Result<()> {
         attributes.write_to(&mut metadata);
-        self.will_change(&at.name)?;
+        self.will_change(&at.name, Changed::Properties)?;
         match blob {
             Some(blob) => {
                 // Onto the version that was read, or what somebody else changed meanwhile would get lost.

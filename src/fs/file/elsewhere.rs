@@ -37,6 +37,16 @@ impl OpenFile {
         self.pushes.pushed.fetch_max(count, Ordering::AcqRel);
     }
 
+    /// What a commit is going to change, if that is not everything.
+    pub fn changed_ranges(&self) -> Option<Vec<Range<u64>>> {
+        match &self.state.read().content {
+            Content::Overlay(overlay) => {
+                Some(overlay.changes().into_iter().map(|change| change.range).collect())
+            }
+            Content::Clean(_) | Content::Live(_) | Content::Memory(_) => None,
+        }
+    }
+
     /// How to bring bytes of the committed version, if some are not here.
     pub fn fetch(&self) -> Option<Arc<dyn Fetch>> {
         self.state.read().fetch.clone()
