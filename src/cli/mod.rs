@@ -35,6 +35,7 @@ mod overview;
 mod paths;
 mod processes;
 mod progress;
+mod remote;
 mod report;
 mod serve;
 mod settings;

@@ -127,7 +127,9 @@ impl Settings {
         let mut settings = Self::from_config_text(&text)
             .map_err(|(line, problem)| ConfigFileError::Invalid { path: path.to_owned(), line, problem })?;
         let base = path.parent().unwrap_or(Path::new(""));
-        for file in [&mut settings.data, &mut settings.log_file].into_iter().flatten() {
+        for file in
+            [&mut settings.data, &mut settings.cache_dir, &mut settings.log_file].into_iter().flatten()
+        {
             *file = base.join(&*file);
         }
         Ok(settings)

@@ -123,6 +123,22 @@ impl Engine {
 
     /// Commits everything that is open and changed, writes what was put off, and makes all of it durable.
     pub async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        let committed = self.commit_all().await;
+        if let Some(upstream) = self.upstream() {
+            upstream.drain(progress).await?;
+        }
+        self.local()?.checkpoint(progress).await?;
+        committed
+    }
+
+    /// The same without waiting for a service elsewhere: what it has not got stays here, for the next engine.
+    pub async fn drain_here(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        let committed = self.commit_all().await;
+        self.local()?.checkpoint(progress).await?;
+        committed
+    }
+
+    async fn commit_all(&self) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
         let mut failed = None;
         for file in files {
@@ -139,10 +155,6 @@ impl Engine {
         crash_point("drain_after_commits");
         self.write_directory_times().await;
         crash_point("drain_after_times");
-        if let Some(upstream) = self.upstream() {
-            upstream.drain(progress).await?;
-        }
-        self.local()?.checkpoint(progress).await?;
         failed.map_or(Ok(()), Err)
     }
 }
