@@ -1,14 +1,13 @@
 //! Content on its way into the mirror: what is here, and bringing what is not.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::Mirror;
-use crate::store::{BlobName, Fetch, Result, StoreError};
+use crate::store::{BlobName, Ready, Result, StoreError};
 
 impl Mirror {
     /// [`Upstream::content`](crate::store::Upstream::content).
-    pub(super) async fn open_content(&self, _name: &BlobName) -> Result<Option<Arc<dyn Fetch>>> {
+    pub(super) async fn open_content(&self, _name: &BlobName) -> Result<Ready> {
         Err(StoreError::NotSupported("content of a mirror"))
     }
 
