@@ -52,7 +52,7 @@ impl RemotePlan {
     /// Opens the service, makes sure that it answers, and opens the mirror in `store`.
     pub(super) async fn connect(
         &self,
-        store: &EmbeddedStore,
+        store: &Arc<EmbeddedStore>,
         home: ContainerName,
     ) -> Result<Connected, CliError> {
         let source = &self.source;

@@ -46,7 +46,7 @@ impl Engine {
             return Ok(false);
         }
         let store = self.local()?;
-        let info = Committing { engine: self, ino: file.ino(), blob: file.base() };
+        let info = Committing { engine: self, ino: file.ino(), blob: file.base(), shown: None };
         if let Some(copy) = file.aside() {
             self.will_change(&copy.name, Changed::Everything)?;
             file.save(store, &copy, &info, &Preconditions::default())?;
@@ -84,7 +84,7 @@ impl Engine {
         let (directory, name) = at.name.as_str().rsplit_once('/').unwrap_or(("", at.name.as_str()));
         let name = Segment::from_stored(name).file_name();
         let blob = Arc::clone(reader.properties());
-        let new = Committing { engine: self, ino: Ino::of(blob.id), blob: Arc::clone(&blob) };
+        let new = Committing { engine: self, ino: Ino::of(blob.id), blob: Arc::clone(&blob), shown: None };
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         let content = Live::copy_of(&reader, reader.size(), store.scratch()?, attributes.mtime)?;
         for attempt in 1..=SAME_SECOND_MAX {

@@ -92,7 +92,7 @@ impl Engine {
         self.may_move(&handle, key, (offset, data.len() as u64), true)?;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
         while !handle.file.write(data, offset, now())? {
-            self.with_place(handle.file.ino(), &handle.file, |place| handle.file.prepare(place)).await?;
+            self.with_place(&handle.file, |place| handle.file.prepare(place)).await?;
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Engine {
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, None, (range.start, range.end - range.start), true)?;
         let file = &handle.file;
-        self.with_place(file.ino(), file, |place| match what {
+        self.with_place(file, |place| match what {
             Zeroing::Allocate => file.allocate(range.clone(), keep_size, place),
             Zeroing::PunchHole => file.zero(range.clone(), true, place),
             Zeroing::ZeroRange => file.zero(range.clone(), keep_size, place),

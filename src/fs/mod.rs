@@ -10,6 +10,7 @@
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * `remote`: blobs that are elsewhere, and the mirror of them that the engine works on then.
 //! * `range_locks`: byte ranges, and waiting for them.
+//! * [`requests`]: calls by path, for front ends without handles. [`shares`]: the engines of a process.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -48,6 +49,8 @@ pub mod policy;
 mod range_locks;
 mod remote;
 mod rename;
+pub mod requests;
+pub mod shares;
 mod stat;
 mod status;
 mod sticky;
@@ -159,6 +162,8 @@ pub struct Engine {
     passthrough: AtomicBool,
     /// Has the kernel forget the pages of a file.
     content_forgetter: OnceLock<ContentForgetter>,
+    /// Has the kernel forget what calls by path made outdated.
+    announcer: OnceLock<watch::Announcer>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -228,6 +233,7 @@ impl Engine {
             habits: Habits::default(),
             started: now(),
             content_forgetter: OnceLock::new(),
+            announcer: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

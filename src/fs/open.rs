@@ -25,6 +25,7 @@ use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
 use super::place::Guarded;
 use super::remote::{Need, OUTRUN_MAX};
+use super::requests::is_read_only_by_attribute;
 use super::stat::Stat;
 use super::{Engine, now};
 
@@ -185,7 +186,7 @@ impl Engine {
         let lease = match self.take_lease(claim) {
             TakeLease::Yes if self.upstream().is_none() => Some(self.leases.acquire(ino, at, now()).await?),
             // Elsewhere there is no blob yet that could be leased; `reserve` follows.
-            TakeLease::Yes | TakeLease::No => None,
+            TakeLease::Yes | TakeLease::No | TakeLease::Judged => None,
         };
         let file = Arc::new(OpenFile::new(ino, content, blob));
         file.note_unpushed();
@@ -228,7 +229,7 @@ impl Engine {
         // Elsewhere: the lease comes first, or somebody could write between the look and the lease.
         let lease = match take_lease {
             TakeLease::Yes => self.hold_lease(ino).await?,
-            TakeLease::No => None,
+            TakeLease::No | TakeLease::Judged => None,
         };
         let writes = permit.access().contains(Access::WRITE);
         let need = match request {
@@ -278,13 +279,18 @@ impl Engine {
         if request.is_some_and(|request| request.truncate) {
             self.will_change(&at.name, Changed::Everything)?;
         }
+        if request.is_some_and(|request| request.access().contains(Access::WRITE))
+            && is_read_only_by_attribute(&blob.metadata, &attributes)
+        {
+            return Err(FsError::ReadOnly);
+        }
         let lease = match take_lease {
             TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
             TakeLease::No if permit.access().contains(Access::WRITE) => {
                 self.lease_for(&blob)?;
                 None
             }
-            TakeLease::No => None,
+            TakeLease::No | TakeLease::Judged => None,
         };
         let file = match self.attach_open(ino) {
             Some(file) => {
@@ -306,7 +312,7 @@ impl Engine {
         self.nodes.hold(ino, *parent, segment);
         // Not the version that the store has by now: the one whose bytes this open is going to see.
         let (etag, mtime) = (file.base().etag, attributes.mtime);
-        let info = Committing { engine: self, ino, blob };
+        let info = Committing { engine: self, ino, blob, shown: None };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
         Ok(Attached { file, route: self.note_cache(ino, etag, route), lease })
@@ -403,6 +409,8 @@ fn must_be_file(kind: Kind) -> Result<()> {
 pub(super) enum TakeLease {
     Yes,
     No,
+    /// No, and it was judged already whether one is in the way.
+    Judged,
 }
 
 /// One more use of a file.

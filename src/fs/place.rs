@@ -1,5 +1,6 @@
 //! Where a file's blob is, for as long as it has to stay there.
 
+use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, Changed};
 
 use super::attributes::Attributes;
@@ -42,12 +43,21 @@ impl Engine {
     /// that are not here are brought first.
     pub(super) async fn with_place<T>(
         &self,
-        ino: Ino,
         file: &OpenFile,
+        action: impl FnMut(Place<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.with_place_for(file, None, action).await
+    }
+
+    /// The same for somebody who showed the id of the lease on the blob.
+    pub(super) async fn with_place_for<T>(
+        &self,
+        file: &OpenFile,
+        shown: Option<LeaseId>,
         mut action: impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
         loop {
-            match self.try_with_place(ino, file, &mut action).await {
+            match self.try_with_place(file, shown, &mut action).await {
                 Err(FsError::NotHere(range)) => self.bring(file, range).await?,
                 other => return other,
             }
@@ -56,10 +66,11 @@ impl Engine {
 
     async fn try_with_place<T>(
         &self,
-        ino: Ino,
         file: &OpenFile,
+        shown: Option<LeaseId>,
         action: &mut impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
+        let ino = file.ino();
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
@@ -71,7 +82,7 @@ impl Engine {
         }
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
         let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
-        let info = Committing { engine: self, ino, blob };
+        let info = Committing { engine: self, ino, blob, shown };
         action(Place { store, at: Some(at), info: Some(&info), mtime, now: now() })
     }
 }

@@ -224,7 +224,7 @@ impl Engine {
         let (ino, cut) = (handle.file.ino(), truncated(handle.file.stat()?.size, size));
         self.may_touch(ino, Some(handle.permit.id()), None, cut, true)?;
         self.drop_set_id(ino, caller).await?;
-        self.with_place(ino, &handle.file, |place| handle.file.truncate(size, place)).await
+        self.with_place(&handle.file, |place| handle.file.truncate(size, place)).await
     }
 
     /// `truncate(path)`: open for writing, truncate, commit, close.
@@ -235,7 +235,7 @@ impl Engine {
         let done = async {
             self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
-            self.with_place(ino, &file, |place| file.truncate(size, place)).await?;
+            self.with_place(&file, |place| file.truncate(size, place)).await?;
             self.commit(&file).await
         }
         .await;
