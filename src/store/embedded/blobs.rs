@@ -52,7 +52,7 @@ pub(super) struct Traits {
 
 impl NewVersion {
     /// A block blob that a local program made.
-    fn local(body: Body, size: u64, new: NewContent) -> Self {
+    pub(super) fn local(body: Body, size: u64, new: NewContent) -> Self {
         let traits = Traits { converts: true, ..Traits::default() };
         Self { body, size, new, block_list: None, traits }
     }

@@ -20,6 +20,7 @@ mod containers;
 mod content;
 mod copy;
 mod extents;
+mod hollow;
 mod journal;
 mod keeper;
 mod kv;
@@ -59,6 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use parking_lot::Mutex;
 
 pub use check::{CheckError, CheckReport, check};
+pub use hollow::Filling;
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 
