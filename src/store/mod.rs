@@ -19,6 +19,7 @@ mod error;
 mod kinds;
 mod listing;
 mod local;
+pub mod mirror;
 mod names;
 pub mod sparse;
 mod tags;
@@ -45,4 +46,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
-pub use upstream::{Fence, Fetch, Standing, Upstream};
+pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};

@@ -44,6 +44,40 @@ pub struct Fence {
     pub check_version: bool,
 }
 
+/// What a change in the mirror is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed<'a> {
+    /// Metadata and headers only.
+    Properties,
+    /// These bytes, and the length: what is behind a new end, or between the old and the new one.
+    Ranges(&'a [Range<u64>]),
+    /// Any byte: new content, or a local file that is written in place.
+    Everything,
+}
+
+/// Keeps the mirror from looking at names whose change at the service was just made, until the caller has made it in
+/// the mirror, too. To be dropped then.
+#[must_use = "the mirror may undo the change here as long as the caller has not made it"]
+pub struct Settling(Option<Box<dyn std::any::Any + Send + Sync>>);
+
+impl Settling {
+    /// Nothing to wait for.
+    pub fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// For mirrors: `guard` is dropped when the caller is done.
+    pub fn until_dropped(guard: impl std::any::Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl Debug for Settling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Settling").field(&self.0.is_some()).finish()
+    }
+}
+
 /// Content that is not all here yet.
 #[async_trait]
 pub trait Fetch: Send + Sync + Debug {
@@ -70,8 +104,9 @@ pub trait Upstream: Send + Sync + Debug {
     /// Makes a blob's content ready to be opened in the mirror; answers how to bring what is not here.
     async fn content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>>;
 
-    /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash.
-    fn will_change(&self, name: &BlobName) -> Result<()>;
+    /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
+    /// before the change, and for content written in place before the first byte and again after every push.
+    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()>;
 
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.
@@ -81,10 +116,16 @@ pub trait Upstream: Send + Sync + Debug {
     async fn give_up(&self, name: &BlobName) -> Result<()>;
 
     /// Removes the blob there. The mirror's is removed by the caller.
-    async fn remove(&self, name: &BlobName, fence: Fence) -> Result<()>;
+    async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling>;
 
     /// Moves a blob, and everything below its name, there. The mirror's are moved by the caller.
-    async fn rename(&self, from: &BlobName, to: &BlobName, mode: RenameMode, fence: Fence) -> Result<()>;
+    async fn rename(
+        &self,
+        from: &BlobName,
+        to: &BlobName,
+        mode: RenameMode,
+        fence: Fence,
+    ) -> Result<Settling>;
 
     /// Pushes everything that is not pushed; tells how far it is.
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
@@ -92,6 +133,6 @@ pub trait Upstream: Send + Sync + Debug {
     /// Where leases are taken.
     fn service(&self) -> Arc<dyn BlobStore>;
 
-    /// Where the blob of that name is there.
-    fn there(&self, name: &BlobName) -> BlobPath;
+    /// Where the blob of that name is there. An error if the name is too long there.
+    fn there(&self, name: &BlobName) -> Result<BlobPath>;
 }
