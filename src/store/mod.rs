@@ -26,7 +26,7 @@ mod tags;
 mod upstream;
 
 pub use api::{
-    BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
+    BlobDownload, BlobStore, BlobStream, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
     CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange, SnapshotId,
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};

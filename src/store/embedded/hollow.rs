@@ -3,7 +3,7 @@
 //! ```text
 //!                 fill                          hollow_out
 //!   hollow ----------------> filled (a file, or ---------------> hollow
-//!   (put_hollow)             bytes in the index)
+//!   (adopt)                  bytes in the index)
 //! ```
 //!
 //! Filling and hollowing out change neither the version nor its ETag, and nobody is told: whoever looks from outside
@@ -11,46 +11,42 @@
 //! bytes are here, may hand such a version out. A version that is not the one named is never touched.
 
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::store::{BlobPath, BlobProperties, ETag, NewContent, Preconditions, Result, Scratch, StoreError};
+use crate::store::{BlobPath, Change, ETag, Result, Scratch, StoreError};
 
-use super::blobs::{Body, NewVersion, whole};
+use super::blobs::whole;
 use super::record::{Content, Entry, Extent, Source};
 use super::tx::points;
-use super::{EmbeddedStore, Growth};
+use super::{EmbeddedStore, Growth, extents};
 
 /// Where a version's bytes are from now on.
 #[derive(Clone, Copy, Debug)]
 pub enum Filling<'a> {
-    /// In this file, which may still be written. It must have the version's length.
+    /// All in this file, which may still be written. It must have the version's length.
     Scratch(&'a Scratch),
+    /// These ranges, sorted and apart from each other, in this file at the same places; the others as they are.
+    Ranges(&'a Scratch, &'a [Range<u64>]),
     /// Here; at most [`inline_max`](crate::store::LocalStore::inline_max) of them.
     Bytes(&'a Bytes),
 }
 
 impl EmbeddedStore {
-    /// Makes a version of `size` bytes that are not here.
-    pub fn put_hollow(
-        &self,
-        at: &BlobPath,
-        size: u64,
-        new: NewContent,
-        conditions: &Preconditions,
-    ) -> Result<Arc<BlobProperties>> {
-        let body = if size == 0 { Body::Bytes(Bytes::new()) } else { Body::Pieces(nothing(size)) };
-        self.make_version(at, NewVersion::local(body, size, new), conditions, points!("put_hollow"))
-    }
-
     /// Gives a version its bytes. [`ConditionNotMet`](StoreError::ConditionNotMet) if the blob has another by now.
     pub fn fill(&self, at: &BlobPath, version: ETag, filling: Filling<'_>) -> Result<()> {
-        if let Filling::Scratch(scratch) = filling {
+        if let Filling::Scratch(scratch) | Filling::Ranges(scratch, _) = filling {
             self.files.mark_live(scratch.id());
         }
         self.swap_content(at, version, Growth::Adds, |tx, entry| match filling {
             Filling::Scratch(scratch) => Ok(Content::Extents(whole(scratch, entry.properties.size))),
+            Filling::Ranges(scratch, ranges) => {
+                let changes: Vec<Change> = ranges.iter().cloned().map(Change::in_place).collect();
+                let now = entry.content.extents();
+                Ok(Content::Extents(extents::replace(now, &changes, scratch.id(), entry.properties.size)))
+            }
             Filling::Bytes(bytes) if bytes.len() as u64 == entry.properties.size => tx.store_inline(bytes),
             Filling::Bytes(_) => Err(StoreError::Damaged(format!("{at} was to be filled with another size"))),
         })
@@ -85,6 +81,12 @@ impl EmbeddedStore {
         self.files.settle(&[(number, 1)]);
         self.files.mark_live(number);
         Ok(Some(scratch))
+    }
+
+    /// Whether the content of this version is, in part or as a whole, in that file.
+    pub fn is_filled_from(&self, at: &BlobPath, version: ETag, scratch: &Scratch) -> Result<bool> {
+        let current = self.current(at)?.filter(|entry| entry.properties.etag == version);
+        Ok(current.is_some_and(|entry| entry.content.files().contains(&scratch.id())))
     }
 
     /// Bytes were written into a file that a version was filled with: they reach the disk with the next checkpoint.
@@ -133,7 +135,10 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use crate::store::embedded::EmbeddedOptions;
-    use crate::store::{BlobName, BlobStore, ContainerName, LocalStore, Metadata, PublicAccess};
+    use crate::store::embedded::Adopted;
+    use crate::store::{
+        BlobName, BlobStore, ContainerName, LocalStore, Metadata, NewContent, Preconditions, PublicAccess,
+    };
 
     use super::*;
 
@@ -152,7 +157,9 @@ mod tests {
     }
 
     fn hollow(store: &EmbeddedStore, size: u64) -> ETag {
-        store.put_hollow(&at(), size, NewContent::default(), &Preconditions::default()).unwrap().etag
+        let adopted = Adopted { size, ..Adopted::default() };
+        let made = store.adopt(vec![(at(), adopted, Preconditions::default())]).unwrap();
+        made[0].as_ref().unwrap().etag
     }
 
     #[tokio::test]
@@ -178,6 +185,28 @@ mod tests {
         assert!(empty.as_file().is_none() && empty.size() == SIZE);
         assert!(feed.next(std::time::Duration::ZERO).unwrap().is_empty());
         drop((reader, empty));
+        assert!(store.check().unwrap().is_clean());
+    }
+
+    #[tokio::test]
+    async fn a_part_can_be_filled_from_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path()).await;
+        let always = Preconditions::default();
+        let old = vec![1; SIZE as usize];
+        let version = store.put_blob(&at(), old.into(), NewContent::default(), &always).await.unwrap().etag;
+        let scratch = store.scratch().unwrap();
+        scratch.file().set_len(SIZE).unwrap();
+        store.fill(&at(), version, Filling::Ranges(&scratch, &[10..20, 100_000..SIZE])).unwrap();
+        scratch.file().write_all_at(&[2; 10], 10).unwrap();
+        assert!(store.is_filled_from(&at(), version, &scratch).unwrap());
+        let mut bytes = [9; 30];
+        let reader = store.reader(&at()).unwrap();
+        reader.read_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, [[1; 10], [2; 10], [1; 10]].concat()[..]);
+        reader.read_at(&mut bytes, 99_990).unwrap();
+        assert_eq!(bytes, [[1; 10], [0; 10], [0; 10]].concat()[..]);
+        drop((reader, scratch));
         assert!(store.check().unwrap().is_clean());
     }
 

@@ -16,7 +16,11 @@
 //!
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
 
+mod ahead;
+mod cache;
+mod chunks;
 mod content;
+mod fetch;
 mod options;
 mod push;
 mod refresh;
@@ -35,6 +39,7 @@ use super::{
 };
 use crate::store::embedded::EmbeddedStore;
 
+use content::Contents;
 pub use options::MirrorOptions;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
 
@@ -69,7 +74,8 @@ pub struct Mirror {
     /// The container here that the engine works on.
     home: ContainerName,
     options: MirrorOptions,
-    sidecars: Sidecars,
+    sidecars: Arc<Sidecars>,
+    contents: Arc<Contents>,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -92,8 +98,17 @@ impl Mirror {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error),
         }
-        let sidecars = Sidecars::open(Arc::clone(&store)).await?;
-        Ok(Arc::new(Self { service, place, store, home, options, sidecars }))
+        let sidecars = Arc::new(Sidecars::open(Arc::clone(&store)).await?);
+        let contents = Contents::start(
+            Arc::clone(&service),
+            place.clone(),
+            Arc::clone(&store),
+            home.clone(),
+            Arc::clone(&sidecars),
+            options.clone(),
+        );
+        let contents = contents.await?;
+        Ok(Arc::new(Self { service, place, store, home, options, sidecars, contents }))
     }
 
     /// Where the blob of that name is here.

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::share::Moment;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, ETag, LocalStore, Metadata, NewContent, Preconditions,
-    PublicAccess, Result, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, ETag, ListItem, ListQuery, LocalStore, Metadata, NewContent,
+    Preconditions, PublicAccess, Result, StoreError,
 };
 
 /// Containers of the mirror's store that are not the share.
@@ -120,6 +120,24 @@ impl Sidecars {
     /// The sidecar of a name, if there is one that can be read.
     pub fn get(&self, name: &BlobName) -> Result<Option<Sidecar>> {
         Ok(self.read(&self.state, name)?.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// Some sidecars in the order of their names, from `marker` on, and where to go on.
+    pub(super) async fn page(
+        &self,
+        marker: Option<String>,
+        max: usize,
+    ) -> Result<(Vec<(BlobName, Sidecar)>, Option<String>)> {
+        let query = ListQuery { marker, max, ..ListQuery::default() };
+        let page = self.store.list_blobs(&self.state, &query).await?;
+        let mut sidecars = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            if let ListItem::Blob { name, .. } = item {
+                let name = BlobName::new(name)?;
+                sidecars.extend(self.get(&name)?.map(|sidecar| (name, sidecar)));
+            }
+        }
+        Ok((sidecars, page.next))
     }
 
     /// Changes the sidecar of a name: `change` sees what is there and answers what is to be there. No two changes of one
