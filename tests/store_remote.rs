@@ -5,16 +5,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasefs::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use leasefs::rest::blobs::{BlobService, CopySources};
 use leasefs::rest::server::{Limits, Server, ServerConfig};
 use leasefs::share::lease::{LeaseDuration, LeaseId, LeaseState};
-use leasefs::store::azure::{AzureConfig, AzureStore, Credential, RetryPolicy};
+use leasefs::store::azure::{AzureConfig, AzureStore, Credential, Reread, RetryPolicy};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
     AppendConditions, BlobName, BlobPath, BlobStore, ContainerName, DeleteSnapshots, ETag, LeaseRequest,
@@ -37,6 +38,8 @@ const ALWAYS: Preconditions = Preconditions {
 /// A service, a line to it, and a client at the other end.
 struct Rig {
     store: AzureStore,
+    /// Where the line begins.
+    line: SocketAddr,
     /// How many answers the line will lose.
     lose: Arc<AtomicUsize>,
     _server: Server,
@@ -53,7 +56,7 @@ impl Rig {
         let server = Server::start(&config, Arc::new(service)).unwrap();
         let lose = Arc::new(AtomicUsize::new(0));
         let line = line_to(server.addr(), Arc::clone(&lose)).await;
-        let rig = Self { store: client(line), lose, _server: server, _folder: folder };
+        let rig = Self { store: client(line), line, lose, _server: server, _folder: folder };
         rig.store.create_container(&share(), Metadata::new(), PublicAccess::None).await.unwrap();
         rig
     }
@@ -255,6 +258,38 @@ async fn a_busy_server_is_asked_again_and_a_refusal_is_final() {
     let refused = client(addr).blob_properties(&at("f"), None, &ALWAYS).await.unwrap_err();
     assert!(refused.to_string().contains("request r77"), "{refused}");
     assert_eq!(asked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_rotated_is_read_again() {
+    let rig = Rig::new().await;
+    let old = AccountKey::parse("YW4gb2xkIGtleSwgbm90IHZhbGlkIGFueSBtb3Jl").unwrap();
+    let with = |key| Credential::Key { account: DEVELOPMENT_ACCOUNT.to_owned(), key };
+    let url = format!("http://{}/{DEVELOPMENT_ACCOUNT}", rig.line);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let (count, valid) = (Arc::clone(&reads), AccountKey::parse(DEVELOPMENT_KEY).unwrap());
+    let reread: Reread = {
+        let old = old.clone();
+        Arc::new(move || match count.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(with(old.clone())),
+            _ => Ok(with(valid.clone())),
+        })
+    };
+    let (config, _) = AzureConfig::from_url(&url, with(old)).unwrap();
+    let store = AzureStore::new(config.with_reread(reread)).unwrap();
+    let refused = store.container_properties(&share(), None).await.unwrap_err();
+    let told = format!("{refused} {refused:?}");
+    assert!(
+        matches!(&refused, StoreError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied),
+        "{told}"
+    );
+    assert_eq!(reads.load(Ordering::SeqCst), 1, "the right was asked for once more, and was the same");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while store.container_properties(&share(), None).await.is_err() {
+        assert!(Instant::now() < deadline, "the new key is never used");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), 2, "one that works is not asked for again");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use super::config::AzureConfig;
 use super::credential::Credential;
 use super::failure::{Failure, FailureKind, Refusal};
 use super::retry::{Outcome, Repeat};
+use super::rights::{Right, Rights};
 use crate::share::Moment;
 use crate::store::{BlobBody, BlobPath, ContainerName, Result, StoreError};
 use crate::wire::query::{self, Query};
@@ -230,6 +231,7 @@ impl Coming {
 /// Sends requests to one service.
 pub(super) struct Client {
     config: AzureConfig,
+    rights: Rights,
     http: reqwest::Client,
     slots: Arc<Semaphore>,
 }
@@ -248,21 +250,15 @@ enum Attempt {
 
 impl Client {
     pub(super) fn new(config: AzureConfig) -> Result<Self> {
-        // Fails if there is a provider already, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let mut builder = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .tcp_nodelay(true);
-        if is_loopback(&config.origin) {
+        let mut builder = http_client().pool_max_idle_per_host(MAX_IDLE);
+        if config.service.is_loopback() {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|error| {
             StoreError::io("making an HTTP client", io::Error::other(error.without_url().to_string()))
         })?;
-        Ok(Self { config, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
+        let rights = Rights::new(config.credential.clone(), config.reread.clone());
+        Ok(Self { config, rights, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
     }
 
     /// Sends a request, several times if need be.
@@ -270,22 +266,28 @@ impl Client {
         let id = uuid::Uuid::new_v4().to_string();
         let path = self.path(&call.target);
         let what = format!("{} {path} (client request {id})", call.method);
-        let (start, mut lost, mut refused_token, mut next) = (Instant::now(), false, false, 0);
+        let (start, mut lost, mut refused_token, mut renewed, mut next) =
+            (Instant::now(), false, false, false, 0);
         loop {
             next += 1;
-            let (outcome, kind) = match self.attempt(call, &path, &id, refused_token).await {
+            let right = self.rights.current();
+            let (outcome, kind) = match self.attempt(call, &path, &id, &right, refused_token).await {
                 Attempt::Done(answer) => return Ok(answer),
                 Attempt::Failed(outcome, kind) => (outcome, kind),
             };
             tracing::debug!(what, ?outcome, attempt = next, "request did not succeed");
             let answer_was_lost = lost;
             lost |= outcome.may_have_happened();
-            if matches!(outcome, Outcome::Answered { status: 401, .. })
-                && matches!(self.config.credential, Credential::Bearer(_))
-                && !refused_token
-            {
+            if outcome.is_status(401) && matches!(right.credential, Credential::Bearer(_)) && !refused_token {
                 refused_token = true;
                 continue;
+            }
+            if outcome.is_status(403) {
+                if !renewed && self.rights.is_renewed_after(&right).await {
+                    renewed = true;
+                    continue;
+                }
+                self.rights.tell_refusal(&what, &kind.to_string());
             }
             let dice = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
             match self.config.retry.wait(next, start.elapsed(), outcome, call.repeat, dice) {
@@ -295,14 +297,21 @@ impl Client {
         }
     }
 
-    async fn attempt(&self, call: &Call, path: &str, id: &str, refused_token: bool) -> Attempt {
+    async fn attempt(
+        &self,
+        call: &Call,
+        path: &str,
+        id: &str,
+        right: &Right,
+        refused_token: bool,
+    ) -> Attempt {
         let not_sent = |text: String| {
             Attempt::Failed(Outcome::NotSent, FailureKind::Broken(io::ErrorKind::InvalidInput, text))
         };
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return not_sent("the client is shut down".to_owned());
         };
-        let (url, headers) = match self.prepare(call, path, id, refused_token).await {
+        let (url, headers) = match self.prepare(call, path, id, right, refused_token).await {
             Ok(prepared) => prepared,
             Err(text) => return not_sent(text),
         };
@@ -331,6 +340,7 @@ impl Client {
         call: &Call,
         path: &str,
         id: &str,
+        right: &Right,
         refused_token: bool,
     ) -> std::result::Result<(reqwest::Url, HeaderMap), String> {
         let mut headers = call.headers.clone();
@@ -345,7 +355,7 @@ impl Client {
         set(headers::CONTENT_LENGTH, call.payload.length().to_string())?;
         let pairs = call.query.iter().map(|(name, value)| format!("{name}={}", query::encode(value)));
         let mut raw = pairs.collect::<Vec<_>>().join("&");
-        match &self.config.credential {
+        match &right.credential {
             Credential::Anonymous => {}
             Credential::Sas(token) => {
                 if !raw.is_empty() {
@@ -371,14 +381,14 @@ impl Client {
             }
         }
         let mark = if raw.is_empty() { "" } else { "?" };
-        let url = format!("{}{path}{mark}{raw}", self.config.origin);
+        let url = format!("{}{path}{mark}{raw}", self.config.service.origin);
         let url = reqwest::Url::parse(&url).map_err(|error| error.to_string())?;
         Ok((url, headers))
     }
 
     /// The path on the wire.
     fn path(&self, target: &Target) -> String {
-        let base = &self.config.base;
+        let base = &self.config.service.base;
         match target {
             Target::Service => format!("{base}/"),
             Target::Container(name) => format!("{base}/{name}"),
@@ -392,7 +402,7 @@ impl Client {
         let snapshot = snapshot.map(date::iso_ticks);
         let mut pairs: Vec<String> =
             snapshot.iter().map(|id| format!("snapshot={}", query::encode(id))).collect();
-        match &self.config.credential {
+        match &self.rights.current().credential {
             Credential::Sas(token) => pairs.push(token.clone()),
             Credential::Key { account, key } if signed => {
                 let until = now().after(Duration::from_secs(60 * SOURCE_MINUTES));
@@ -414,7 +424,7 @@ impl Client {
         }
         let mark = if pairs.is_empty() { "" } else { "?" };
         let path = self.path(&Target::from(at));
-        Ok(format!("{}{path}{mark}{}", self.config.origin, pairs.join("&")))
+        Ok(format!("{}{path}{mark}{}", self.config.service.origin, pairs.join("&")))
     }
 }
 
@@ -473,12 +483,15 @@ fn described(error: reqwest::Error) -> (Outcome, io::ErrorKind, String) {
     (outcome, kind, text)
 }
 
-fn is_loopback(origin: &str) -> bool {
-    let host = reqwest::Url::parse(origin).ok().and_then(|url| url.host_str().map(str::to_owned));
-    host.is_some_and(|host| {
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    })
+/// How every HTTP client of ours begins.
+pub(super) fn http_client() -> reqwest::ClientBuilder {
+    // Fails if there is a provider already, which is as good.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .tcp_nodelay(true)
 }
 
 pub(super) fn now() -> Moment {

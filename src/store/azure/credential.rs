@@ -32,6 +32,25 @@ pub enum Credential {
     Anonymous,
 }
 
+impl Credential {
+    /// Whether using `other` instead makes no difference. Identities get new tokens by themselves.
+    pub(super) fn is_same(&self, other: &Credential) -> bool {
+        match (self, other) {
+            (
+                Credential::Key { account, key },
+                Credential::Key { account: their_account, key: their_key },
+            ) => account == their_account && key == their_key,
+            (Credential::Sas(token), Credential::Sas(theirs)) => token == theirs,
+            (Credential::Bearer(_), Credential::Bearer(_))
+            | (Credential::Anonymous, Credential::Anonymous) => true,
+            (
+                Credential::Key { .. } | Credential::Sas(_) | Credential::Bearer(_) | Credential::Anonymous,
+                _,
+            ) => false,
+        }
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -36,6 +36,17 @@ pub(super) enum FailureKind {
     Broken(io::ErrorKind, String),
 }
 
+impl std::fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FailureKind::Refused(refusal) => {
+                write!(f, "{} ({}), request {}", refusal.text, refusal.status, refusal.request_id)
+            }
+            FailureKind::Broken(_, text) => f.write_str(text),
+        }
+    }
+}
+
 impl Failure {
     /// The code of the refusal, if it is one.
     pub(super) fn code(&self) -> Option<ErrorCode> {

@@ -21,15 +21,21 @@ mod containers;
 mod contract;
 mod copies;
 mod credential;
+mod environment;
 mod failure;
+mod identity;
 mod kinds;
 mod leases;
 mod listing;
 mod retry;
+mod rights;
+mod source;
 
-pub use config::{AzureConfig, ConfigError};
+pub use config::{AzureConfig, ConfigError, Reread};
 pub use credential::{Credential, TokenSource};
+pub use environment::Environment;
 pub use retry::RetryPolicy;
+pub use source::{ServiceUrl, Source};
 
 use client::Client;
 

@@ -63,6 +63,14 @@ impl Outcome {
         }
     }
 
+    /// Whether the service answered with this status.
+    pub(super) fn is_status(self, wanted: u16) -> bool {
+        match self {
+            Outcome::NotSent | Outcome::Lost => false,
+            Outcome::Answered { status, .. } => status == wanted,
+        }
+    }
+
     fn is_transient(self) -> bool {
         match self {
             Outcome::NotSent | Outcome::Lost => true,

@@ -134,8 +134,8 @@ fn nothing(size: u64) -> Vec<Extent> {
 mod tests {
     use std::os::unix::fs::FileExt;
 
-    use crate::store::embedded::EmbeddedOptions;
     use crate::store::embedded::Adopted;
+    use crate::store::embedded::EmbeddedOptions;
     use crate::store::{
         BlobName, BlobStore, ContainerName, LocalStore, Metadata, NewContent, Preconditions, PublicAccess,
     };

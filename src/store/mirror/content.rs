@@ -221,7 +221,8 @@ impl Contents {
         }
         let at = self.here(&origin.name);
         let same_file = fetching.with_file(|file| self.store.is_filled_from(&at, known.blob.etag, file));
-        let follows = matches!(known.sidecar.content, Presence::Part(_)) && same_file.transpose()? == Some(true);
+        let follows =
+            matches!(known.sidecar.content, Presence::Part(_)) && same_file.transpose()? == Some(true);
         if follows {
             fetching.follow(origin.clone(), known.size());
         }
@@ -391,7 +392,9 @@ impl Contents {
                 continue;
             };
             let Ok(new) = BlobName::new(format!("{to}{rest}")) else { continue };
-            let (Ok(there), Ok(Some(sidecar))) = (self.there(&new), self.sidecars.get(&new)) else { continue };
+            let (Ok(there), Ok(Some(sidecar))) = (self.there(&new), self.sidecars.get(&new)) else {
+                continue;
+            };
             let Some(version) = sidecar.there else { continue };
             fetching.follow(Origin { name: new.clone(), there, version }, sidecar.size);
             let mut live = self.live.lock();

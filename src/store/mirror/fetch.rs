@@ -336,9 +336,8 @@ impl Fetching {
         for run in wanted {
             self.start(&mut state, run, REQUEST_MAX, true);
         }
-        let meets = |flight: &&Arc<Flight>| {
-            flight.chunks.start < chunks.end && chunks.start < flight.chunks.end
-        };
+        let meets =
+            |flight: &&Arc<Flight>| flight.chunks.start < chunks.end && chunks.start < flight.chunks.end;
         Some(state.flights.iter().filter(meets).cloned().collect())
     }
 

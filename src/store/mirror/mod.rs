@@ -21,27 +21,37 @@ mod cache;
 mod chunks;
 mod content;
 mod fetch;
+mod known;
 mod options;
 mod push;
 mod refresh;
 mod remove;
 mod rename;
 mod state;
+mod turns;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
 use super::{
-    BlobName, BlobPath, BlobStore, ContainerName, Metadata, NameError, Progress, PublicAccess, RenameMode,
-    Result, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, ETag, Metadata, NameError, Progress, PublicAccess,
+    RenameMode, Result, StoreError,
 };
 use crate::store::embedded::EmbeddedStore;
 
 use content::Contents;
+use known::Known;
 pub use options::MirrorOptions;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
+use turns::Turns;
+
+/// The folder in the container that mounts keep for themselves.
+const OWN_FOLDER: &str = ".leasefs";
+/// The metadata that tells which push made a version. Only letters, so that it sorts alike everywhere; never shown.
+const PUSH_TOKEN: &str = "leasefspush";
 
 /// What a remote mount mirrors: a container, or the blobs of it whose names begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +86,11 @@ pub struct Mirror {
     options: MirrorOptions,
     sidecars: Arc<Sidecars>,
     contents: Arc<Contents>,
+    known: Mutex<Known>,
+    /// Who works on which names at the service.
+    turns: Turns,
+    /// Who lists which directory.
+    listings: Turns,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -108,12 +123,28 @@ impl Mirror {
             options.clone(),
         );
         let contents = contents.await?;
-        Ok(Arc::new(Self { service, place, store, home, options, sidecars, contents }))
+        Ok(Arc::new(Self {
+            service,
+            place,
+            store,
+            home,
+            options,
+            sidecars,
+            contents,
+            known: Mutex::default(),
+            turns: Turns::default(),
+            listings: Turns::default(),
+        }))
     }
 
     /// Where the blob of that name is here.
     fn here(&self, name: &BlobName) -> BlobPath {
         BlobPath::new(self.home.clone(), name.clone())
+    }
+
+    /// Blobs that the mirror has below a name, with their versions.
+    fn mirrored_below(&self, name: &BlobName) -> Result<Vec<(BlobName, ETag)>> {
+        self.store.names_below(&self.here(name))
     }
 }
 

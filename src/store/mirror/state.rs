@@ -4,6 +4,7 @@
 //! another version of the mirror's) says nothing: the blob is then taken as unknown, and its content as not here. An
 //! unpushed entry always counts, even one that cannot be read.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::share::Moment;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, ETag, ListItem, ListQuery, LocalStore, Metadata, NewContent,
-    Preconditions, PublicAccess, Result, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, ETag, ListItem, ListQuery, LocalStore, Metadata,
+    NewContent, Preconditions, PublicAccess, Result, StoreError,
 };
 
 /// Containers of the mirror's store that are not the share.
@@ -82,8 +83,12 @@ pub struct Unpushed {
     pub number: u64,
     /// Which bytes may have changed, sorted, apart from each other; `None` for all of them.
     pub ranges: Option<Vec<Range<u64>>>,
+    /// The shortest the content has been since: what is behind that may have changed, too.
+    pub shortest: u64,
     /// The mark of the last push that was tried: what has it at the service is ours.
     pub token: Option<String>,
+    /// Whether the push may go over a version that somebody else made meanwhile.
+    pub unchecked: bool,
 }
 
 /// The sidecars, layouts and unpushed entries of a mirror.
@@ -93,6 +98,8 @@ pub struct Sidecars {
     blocks: ContainerName,
     unpushed: ContainerName,
     stripes: [Mutex<()>; STRIPES],
+    /// Names that have an unpushed entry.
+    waiting: Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Sidecars {
@@ -114,7 +121,8 @@ impl Sidecars {
         let (state, blocks, unpushed) =
             (container(STATE).await?, container(BLOCKS).await?, container(UNPUSHED).await?);
         let stripes = std::array::from_fn(|_| Mutex::default());
-        Ok(Self { store, state, blocks, unpushed, stripes })
+        let waiting = names_in(&store, &unpushed).await?;
+        Ok(Self { store, state, blocks, unpushed, stripes, waiting: Mutex::new(waiting) })
     }
 
     /// The sidecar of a name, if there is one that can be read.
@@ -186,11 +194,45 @@ impl Sidecars {
         let new = change(old.clone());
         if new != old {
             match &new {
-                Some(entry) => self.write(&self.unpushed, name, entry)?,
-                None => self.delete(&self.unpushed, name)?,
+                Some(entry) => {
+                    self.write(&self.unpushed, name, entry)?;
+                    self.waiting.lock().insert(name.as_str().to_owned());
+                }
+                None => {
+                    self.delete(&self.unpushed, name)?;
+                    self.waiting.lock().remove(name.as_str());
+                }
             }
         }
         Ok(new)
+    }
+
+    /// Whether a name has changes that are not pushed.
+    pub fn is_unpushed(&self, name: &BlobName) -> bool {
+        self.waiting.lock().contains(name.as_str())
+    }
+
+    /// Whether a name or any below it has.
+    pub(super) fn is_unpushed_below(&self, name: &str) -> bool {
+        let waiting = self.waiting.lock();
+        waiting.contains(name) || first_below(&waiting, name).is_some()
+    }
+
+    /// The names that have changes that are not pushed: a name and those below it, or all.
+    pub(super) fn unpushed_names(&self, top: Option<&str>) -> Vec<BlobName> {
+        let waiting = self.waiting.lock();
+        let inside = |name: &&String| {
+            top.is_none_or(|top| {
+                name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            })
+        };
+        waiting.iter().filter(inside).filter_map(|name| BlobName::new(name.as_str()).ok()).collect()
+    }
+
+    /// Forgets a blob that is not there any more, except what of it is not pushed.
+    pub(super) fn forget(&self, name: &BlobName) -> Result<()> {
+        self.update(name, |_| None)?;
+        self.delete(&self.blocks, name)
     }
 
     fn stripe(&self, name: &BlobName) -> &Mutex<()> {
@@ -232,6 +274,28 @@ impl Sidecars {
         let at = BlobPath::new(container.clone(), name.clone());
         self.store.discard(&at, &Preconditions::default())
     }
+}
+
+/// The names in a container.
+async fn names_in(store: &EmbeddedStore, container: &ContainerName) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    let mut query = ListQuery { max: 1000, ..ListQuery::default() };
+    loop {
+        let page = store.list_blobs(container, &query).await?;
+        names.extend(page.items.into_iter().filter_map(|item| match item {
+            ListItem::Blob { name, .. } => Some(name),
+            ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } | ListItem::Prefix { .. } => None,
+        }));
+        query.marker = page.next;
+        if query.marker.is_none() {
+            return Ok(names);
+        }
+    }
+}
+
+fn first_below<'s>(names: &'s BTreeSet<String>, top: &str) -> Option<&'s String> {
+    let prefix = format!("{top}/");
+    names.range(prefix.clone()..).next().filter(|name| name.starts_with(&prefix))
 }
 
 fn encode(value: &impl Serialize) -> Result<Bytes> {
