@@ -202,7 +202,7 @@ pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     /// The body of a [piecewise](Call::piecewise) request, in place of `body`.
-    pub(super) coming: Option<Coming>,
+    pub(super) coming: Option<Box<Coming>>,
 }
 
 /// A body on its way. Holds a slot until it is dropped.
@@ -215,7 +215,7 @@ pub(super) struct Coming {
 
 impl Coming {
     /// The pieces as they come; the last is an error if the answer breaks off.
-    pub(super) fn pieces(self) -> impl futures_util::Stream<Item = Result<Bytes>> {
+    pub(super) fn pieces(self: Box<Self>) -> impl futures_util::Stream<Item = Result<Bytes>> {
         futures_util::stream::try_unfold(self, |mut coming| async move {
             match coming.response.chunk().await {
                 Ok(piece) => Ok(piece.map(|piece| (piece, coming))),
@@ -325,7 +325,7 @@ impl Client {
         if success && call.piecewise {
             let what = format!("{} {path} (client request {id})", call.method);
             let coming = Coming { response, what, _slot: slot };
-            return Attempt::Done(Answer { headers, body: Bytes::new(), coming: Some(coming) });
+            return Attempt::Done(Answer { headers, body: Bytes::new(), coming: Some(Box::new(coming)) });
         }
         match response.bytes().await {
             Ok(body) if success => Attempt::Done(Answer { headers, body, coming: None }),

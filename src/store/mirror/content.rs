@@ -302,7 +302,7 @@ impl Contents {
             }
             let all = map.is_full() && map.size() == sidecar.size;
             let content = if all { Presence::All } else { Presence::Part(map.to_bits()) };
-            Sidecar { content, ..sidecar }
+            Sidecar { content, used: SystemTime::now().into(), ..sidecar }
         };
         if let Err(error) = self.sidecars.update(&origin.name, |sidecar| sidecar.map(change)) {
             tracing::warn!(name = %origin.name, %error, "what is here of a blob could not be noted; it will be read again");
