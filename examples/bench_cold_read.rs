@@ -96,7 +96,7 @@ async fn read(folder: &std::path::Path, addr: &str, mib: u64, delay: u64) {
     for pass in ["cold", "warm"] {
         let started = Instant::now();
         mirror.revalidate(&name).await.unwrap();
-        let fetch = mirror.content(&name).await.unwrap().unwrap();
+        let fetch = mirror.content(&name).await.unwrap().fetch.unwrap();
         let reader = local.reader(&BlobPath::new(home.clone(), name.clone())).unwrap();
         let mut buffer = vec![0; READ as usize];
         for start in (0..reader.size()).step_by(READ as usize) {

@@ -47,4 +47,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
-pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
+pub use upstream::{Changed, Fence, Fetch, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};

@@ -237,7 +237,7 @@ impl Rig {
     /// As an open(2) does.
     pub(crate) async fn open(&self, blob: &str) -> Arc<dyn Fetch> {
         self.mirror.revalidate(&name(blob)).await.unwrap();
-        self.mirror.content(&name(blob)).await.unwrap().unwrap()
+        self.mirror.content(&name(blob)).await.unwrap().fetch.unwrap()
     }
 
     /// Opens, reads from start to end, closes.

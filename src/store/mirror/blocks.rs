@@ -151,7 +151,8 @@ mod tests {
         let mut size = 0;
         for _ in 0..1000 {
             size += BLOCK / 20;
-            lens = plan(&lens, true, &[], size).iter().map(|part| part.range.end - part.range.start).collect();
+            lens =
+                plan(&lens, true, &[], size).iter().map(|part| part.range.end - part.range.start).collect();
         }
         assert!(lens.len() as u64 <= 3 * size / BLOCK, "{} blocks for {size} bytes", lens.len());
     }

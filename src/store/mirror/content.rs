@@ -28,7 +28,7 @@ use crate::share::Moment;
 use crate::store::embedded::{EmbeddedStore, Filling};
 use crate::store::{
     BlobName, BlobPath, BlobProperties, BlobStore, ByteRange, ContainerName, ETag, Fetch, LocalStore,
-    Preconditions, Result, Scratch, StoreError,
+    Preconditions, Ready, Result, Scratch, StoreError,
 };
 
 /// Content up to this size is all here when its open is answered, by one request.
@@ -66,12 +66,14 @@ struct Known {
     there: ETag,
     /// What was changed here and is not pushed.
     changed: Vec<Range<u64>>,
+    /// What is behind this was changed, too.
+    shortest: u64,
 }
 
 impl Known {
     /// The bytes of the service's version that count here: it may have been cut.
     fn size(&self) -> u64 {
-        self.sidecar.size.min(self.blob.size)
+        self.sidecar.size.min(self.blob.size).min(self.shortest)
     }
 
     fn is_changed(&self) -> bool {
@@ -164,14 +166,14 @@ impl Contents {
         let version = blob.etag;
         let Some(sidecar) = self.sidecars.get(name)? else { return Ok((version, None)) };
         let Some(there) = sidecar.there else { return Ok((version, None)) };
-        let changed = match self.sidecars.unpushed(name)? {
-            Some(Unpushed { ranges: None, .. }) => return Ok((version, None)),
-            Some(Unpushed { ranges: Some(ranges), .. }) => ranges,
+        let (changed, shortest) = match self.sidecars.unpushed(name)? {
+            Some((Unpushed { ranges: None, .. }, _)) => return Ok((version, None)),
+            Some((Unpushed { ranges: Some(ranges), shortest, .. }, _)) => (ranges, shortest),
             // Neither the version that the sidecar tells of nor a change of ours: its names must be refreshed first.
             None if version != sidecar.here => return Err(StoreError::ConditionNotMet),
-            None => Vec::new(),
+            None => (Vec::new(), blob.size),
         };
-        Ok((version, Some(Known { blob, sidecar, there, changed })))
+        Ok((version, Some(Known { blob, sidecar, there, changed, shortest })))
     }
 
     fn note_use(&self, name: &BlobName, sidecar: &Sidecar) -> Result<()> {
@@ -340,7 +342,7 @@ impl Contents {
             Some(sidecar) => sidecar.content == Presence::Nothing && sidecar.size > 0,
             None => false,
         };
-        if cold && !self.is_open(name) && self.sidecars.unpushed(name)?.is_none() {
+        if cold && !self.is_open(name) && !self.sidecars.is_unpushed(name) {
             let range = ByteRange { start: 0, length: Some(SMALL) };
             match self.service.get_blob(&at, None, Some(range), &always).await {
                 Ok(answer) => return Ok((answer.properties, answer.body)),
@@ -406,7 +408,7 @@ impl Contents {
     /// Takes a blob's content away, if nobody needs it. Answers how many bytes that were.
     pub(super) fn evict(&self, name: &BlobName) -> Result<u64> {
         let Ok(_one_at_a_time) = self.door(name).try_lock() else { return Ok(0) };
-        if self.is_open(name) || self.sidecars.unpushed(name)?.is_some() {
+        if self.is_open(name) || self.sidecars.is_unpushed(name) {
             return Ok(0);
         }
         let (_, Some(known)) = self.look(name)? else { return Ok(0) };
@@ -437,9 +439,9 @@ pub(super) fn bytes_of(sidecar: &Sidecar) -> u64 {
 
 impl Mirror {
     /// [`Upstream::content`](crate::store::Upstream::content).
-    pub(super) async fn open_content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>> {
-        let (_, fetching) = self.contents.open(name).await?;
-        Ok(fetching.map(|fetching| fetching as Arc<dyn Fetch>))
+    pub(super) async fn open_content(&self, name: &BlobName) -> Result<Ready> {
+        let (version, fetching) = self.contents.open(name).await?;
+        Ok(Ready { version, fetch: fetching.map(|fetching| fetching as Arc<dyn Fetch>) })
     }
 
     /// Makes sure that these bytes of the blob, as it is in the mirror, can be read from the mirror: before a block

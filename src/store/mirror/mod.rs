@@ -17,25 +17,33 @@
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
 
 mod ahead;
+mod blocks;
 mod cache;
 mod chunks;
 mod content;
 mod fetch;
+mod journal;
 mod known;
+mod moving;
 mod options;
 mod push;
+mod queue;
 mod refresh;
 mod remove;
 mod rename;
 mod state;
 mod turns;
+mod upload;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
-use super::upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
+use super::upstream::{Changed, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};
 use super::{
     BlobName, BlobPath, BlobStore, ContainerName, ETag, Metadata, NameError, Progress, PublicAccess,
     RenameMode, Result, StoreError,
@@ -45,6 +53,7 @@ use crate::store::embedded::EmbeddedStore;
 use content::Contents;
 use known::Known;
 pub use options::MirrorOptions;
+use queue::Queue;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
 use turns::Turns;
 
@@ -91,6 +100,15 @@ pub struct Mirror {
     turns: Turns,
     /// Who lists which directory.
     listings: Turns,
+    /// How many blocks may be on their way.
+    uploads: Semaphore,
+    /// Whether the service can make a block of a part of a blob, as far as is known.
+    copies_ranges: AtomicBool,
+    queue: Arc<Queue>,
+    /// Marks of the renames that this mirror works on.
+    renaming: Mutex<HashSet<String>>,
+    /// A long rename under way: how many blobs are moved, and of how many.
+    moving: Mutex<Option<(u64, u64)>>,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -99,21 +117,29 @@ impl std::fmt::Debug for Mirror {
     }
 }
 
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
 impl Mirror {
-    /// A mirror of `place` in the container `home` of `store`, which is made if it is not there. Sends nothing yet.
+    /// A mirror of `place` in the container `home` of `store`, which is made if it is not there. Does not wait for the
+    /// service; what an earlier mount left to be pushed or renamed is dealt with in the background from now on.
     pub async fn open(
-        store: &EmbeddedStore,
+        store: &Arc<EmbeddedStore>,
         home: ContainerName,
         service: Arc<dyn BlobStore>,
         place: Place,
         options: MirrorOptions,
     ) -> Result<Arc<Self>> {
+        // Written as the engine's own user: nobody needs to hear of it.
+        let sidecars = Arc::new(Sidecars::open(Arc::clone(store)).await?);
         let store = store.user();
         match store.create_container(&home, Metadata::new(), PublicAccess::None).await {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error),
         }
-        let sidecars = Arc::new(Sidecars::open(Arc::clone(&store)).await?);
         let contents = Contents::start(
             Arc::clone(&service),
             place.clone(),
@@ -123,7 +149,12 @@ impl Mirror {
             options.clone(),
         );
         let contents = contents.await?;
-        Ok(Arc::new(Self {
+        let mirror = Arc::new(Self {
+            uploads: Semaphore::new(options.parallel),
+            copies_ranges: AtomicBool::new(true),
+            queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
+            renaming: Mutex::default(),
+            moving: Mutex::default(),
             service,
             place,
             store,
@@ -134,7 +165,10 @@ impl Mirror {
             known: Mutex::default(),
             turns: Turns::default(),
             listings: Turns::default(),
-        }))
+        });
+        queue::start(&mirror);
+        journal::start(&mirror);
+        Ok(mirror)
     }
 
     /// Where the blob of that name is here.
@@ -162,7 +196,7 @@ impl Upstream for Mirror {
         self.ask_for(name).await
     }
 
-    async fn content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>> {
+    async fn content(&self, name: &BlobName) -> Result<Ready> {
         self.open_content(name).await
     }
 
@@ -194,6 +228,14 @@ impl Upstream for Mirror {
 
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
         self.push_all(progress).await
+    }
+
+    async fn refused(&self) -> Refused {
+        self.queue.next_refused().await
+    }
+
+    fn status(&self) -> UpstreamStatus {
+        self.tell()
     }
 
     fn service(&self) -> Arc<dyn BlobStore> {

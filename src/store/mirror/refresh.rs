@@ -32,7 +32,7 @@ const PAGE: usize = 5000;
 /// Names taken over in one batch.
 const BATCH: usize = 64;
 /// What marks a directory.
-const IS_FOLDER: &str = "hdi_isfolder";
+pub(super) const IS_FOLDER: &str = "hdi_isfolder";
 
 /// What a question to the service came to.
 enum Heard<T> {
@@ -252,13 +252,28 @@ impl Mirror {
             return Ok(());
         }
         for ((name, blob), made) in names.into_iter().zip(self.store.adopt(versions)?) {
-            let Some(made) = made else { continue };
-            let content = if blob.size == 0 { Presence::All } else { Presence::Nothing };
-            let new =
-                Sidecar { there: Some(blob.etag), here: made.etag, size: blob.size, content, used: now() };
-            self.sidecars.update(&name, |_| Some(new))?;
+            if let Some(made) = made {
+                self.tie(&name, &made, &blob)?;
+            }
         }
         Ok(())
+    }
+
+    /// Gives a name of the mirror the version that the service has, whatever is there.
+    pub(super) fn replace_here(&self, name: &BlobName, blob: &BlobProperties) -> Result<()> {
+        let version = (self.here(name), adopted(blob), Preconditions::default());
+        match self.store.adopt(vec![version])?.pop() {
+            Some(Some(made)) => self.tie(name, &made, blob),
+            Some(None) | None => Ok(()),
+        }
+    }
+
+    /// Notes that a version here is one there, whose content is not here yet.
+    fn tie(&self, name: &BlobName, here: &BlobProperties, there: &BlobProperties) -> Result<()> {
+        let content = if there.size == 0 { Presence::All } else { Presence::Nothing };
+        let (etag, size) = (Some(there.etag), there.size);
+        let new = Sidecar { there: etag, here: here.etag, size, content, used: now() };
+        self.sidecars.update(name, |_| Some(new)).map(|_| ())
     }
 
     /// A prefix `name/` is there; `marked` says whether a blob `name` is, too.
