@@ -27,8 +27,9 @@ mod tags;
 mod upstream;
 
 pub use api::{
-    BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
-    CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange, SnapshotId,
+    BlobDownload, BlobStore, BlobStream, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    CopyRequest, CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange,
+    SnapshotId,
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
 pub use body::{BlobBody, Upload};
