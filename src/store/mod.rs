@@ -21,13 +21,15 @@ mod listing;
 mod local;
 pub mod mirror;
 mod names;
+mod ranges;
 pub mod sparse;
 mod tags;
 mod upstream;
 
 pub use api::{
-    BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
-    CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange, SnapshotId,
+    BlobDownload, BlobStore, BlobStream, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    CopyRequest, CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange,
+    SnapshotId,
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
 pub use body::{BlobBody, Upload};
@@ -41,8 +43,8 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
-    ScratchHome, Space,
+    CONTAINER_SNAPSHOTS_MAX, Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress,
+    RenameMode, Scratch, ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};

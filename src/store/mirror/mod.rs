@@ -16,8 +16,12 @@
 //!
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
 
+mod ahead;
 mod blocks;
+mod cache;
+mod chunks;
 mod content;
+mod fetch;
 mod journal;
 mod known;
 mod moving;
@@ -46,6 +50,7 @@ use super::{
 };
 use crate::store::embedded::EmbeddedStore;
 
+use content::Contents;
 use known::Known;
 pub use options::MirrorOptions;
 use queue::Queue;
@@ -89,6 +94,7 @@ pub struct Mirror {
     home: ContainerName,
     options: MirrorOptions,
     sidecars: Arc<Sidecars>,
+    contents: Arc<Contents>,
     known: Mutex<Known>,
     /// Who works on which names at the service.
     turns: Turns,
@@ -134,6 +140,15 @@ impl Mirror {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error),
         }
+        let contents = Contents::start(
+            Arc::clone(&service),
+            place.clone(),
+            Arc::clone(&store),
+            home.clone(),
+            Arc::clone(&sidecars),
+            options.clone(),
+        );
+        let contents = contents.await?;
         let mirror = Arc::new(Self {
             uploads: Semaphore::new(options.parallel),
             copies_ranges: AtomicBool::new(true),
@@ -146,6 +161,7 @@ impl Mirror {
             home,
             options,
             sidecars,
+            contents,
             known: Mutex::default(),
             turns: Turns::default(),
             listings: Turns::default(),

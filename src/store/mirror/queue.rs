@@ -255,7 +255,8 @@ impl Mirror {
         let (waiting_files, waiting_bytes) = self.sidecars.unpushed_total();
         let trouble = self.queue.state.lock().trouble.clone();
         let moving = *self.moving.lock();
-        UpstreamStatus { waiting_files, waiting_bytes, trouble, moving, ..UpstreamStatus::default() }
+        let cached_bytes = self.contents.cache.bytes();
+        UpstreamStatus { waiting_files, waiting_bytes, cached_bytes, trouble, moving }
     }
 
     fn length_here(&self, name: &BlobName) -> Result<u64> {

@@ -21,7 +21,7 @@ use super::turns::Disturbed;
 use super::{Mirror, OWN_FOLDER, PUSH_TOKEN};
 use crate::share::Moment;
 use crate::store::embedded::Adopted;
-use crate::store::upstream::{Standing, Upstream};
+use crate::store::upstream::Standing;
 use crate::store::{
     BlobName, BlobProperties, BlobStore, ListItem, ListQuery, LocalStore, Metadata, NewContent,
     Preconditions, Result, StoreError,
@@ -97,9 +97,7 @@ impl Mirror {
     pub(super) async fn ask_for(&self, name: &BlobName) -> Result<Standing> {
         let asked = Instant::now();
         let since = self.turns.now();
-        let at = self.there(name)?;
-        let always = Preconditions::default();
-        let found = match self.hear(self.service.blob_properties(&at, None, &always)).await? {
+        let found = match self.hear(self.contents.ask(name)).await? {
             Heard::Answer(found) => found,
             Heard::Silence(_) if self.store.find(&self.here(name))?.blob.is_some() => {
                 return Ok(Standing { leased: false, stale: true });
@@ -108,9 +106,11 @@ impl Mirror {
         };
         let mut standing = Standing::default();
         match found {
-            Some(blob) => {
+            Some((blob, first)) => {
                 standing.leased = blob.lease.is_locked(now());
+                let there = blob.etag;
                 self.take_over(since, vec![(name.clone(), blob)])?;
+                self.contents.offer(name, there, first).await;
             }
             None if self.has_names_below(name).await? => self.take_prefix(since, name, false)?,
             None => self.take_absence(&self.turns.disturbed(since), name)?,

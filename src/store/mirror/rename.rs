@@ -286,6 +286,7 @@ impl Mirror {
                 }
             }
         }
+        self.contents.moved(from, to);
         let mut known = self.known.lock();
         known.forget_below(from.as_str());
         known.forget_below(to.as_str());

@@ -139,6 +139,24 @@ impl Sidecars {
         Ok(self.read(&self.state, name)?.and_then(|bytes| decode(&bytes)))
     }
 
+    /// Some sidecars in the order of their names, from `marker` on, and where to go on.
+    pub(super) async fn page(
+        &self,
+        marker: Option<String>,
+        max: usize,
+    ) -> Result<(Vec<(BlobName, Sidecar)>, Option<String>)> {
+        let query = ListQuery { marker, max, ..ListQuery::default() };
+        let page = self.store.list_blobs(&self.state, &query).await?;
+        let mut sidecars = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            if let ListItem::Blob { name, .. } = item {
+                let name = BlobName::new(name)?;
+                sidecars.extend(self.get(&name)?.map(|sidecar| (name, sidecar)));
+            }
+        }
+        Ok((sidecars, page.next))
+    }
+
     /// Changes the sidecar of a name: `change` sees what is there and answers what is to be there. No two changes of one
     /// name happen at a time.
     pub fn update(
