@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -21,6 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   leasefs mount ~/share                       mount the embedded store, return when it works
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
+  leasefs mount https://ACCOUNT.blob.core.windows.net/docs /mnt/docs
+                                              a container of Azure, or of `leasefs serve` elsewhere
   leasefs umount ~/share                      commit what is pending, then unmount
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
   leasefs status                              who holds what
@@ -45,6 +48,9 @@ Options for -o (separated by commas), and for a --config file (one per line,
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
+  cache_dir=DIR  cache_size=SIZE  attr_ttl=SECONDS  write_back
+  blob_addr=ADDR  account=NAME  account_key_file=FILE  accounts=FILE
+  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -63,6 +69,11 @@ Lines for /etc/fstab, after
 `ln -s \"$(command -v leasefs)\" /usr/sbin/mount.leasefs`:
   embedded    /mnt/docs   leasefs  share=docs,allow_other,nofail  0 0
   /srv/blobs  /mnt/blobs  leasefs  ro,noatime                     0 0
+  https://ACCOUNT.blob.core.windows.net/docs  /mnt/az  leasefs  _netdev  0 0
+
+Credentials for a blob service come from the environment as Azure's own tools
+read them (AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
+AZURE_STORAGE_SAS_TOKEN, an identity), never from arguments.
 
 In the background leasefs logs to $XDG_STATE_HOME/leasefs/MOUNTPOINT.log (or
 ~/.local/state/leasefs/...), where MOUNTPOINT is the path with `-` for `/`.";
@@ -86,7 +97,7 @@ pub(super) struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Mount the embedded store at a directory
+    /// Mount the embedded store, or a container of a blob service, at a directory
     Mount(Box<MountArgs>),
     /// Commit what is pending, then unmount; also clears a dead mount
     Umount(UmountArgs),
@@ -108,7 +119,9 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = MOUNT_NOTES, arg_required_else_help = true, allow_missing_positional = true)]
 pub(super) struct MountArgs {
-    /// `embedded` (the store in the --data directory), or the path of a data directory [default: embedded]
+    /// `embedded` (the store in the --data directory), the path of a data directory, or the URL of a container or of a
+    /// prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER, http://HOST:PORT/ACCOUNT/CONTAINER
+    /// [default: embedded]
     pub(super) source: Option<PathBuf>,
 
     /// Where to mount
@@ -150,6 +163,23 @@ pub(super) struct MountArgs {
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]
     pub(super) mandatory_locks: bool,
+
+    /// Where a remote share is cached, and what is not uploaded yet is kept [default: $XDG_CACHE_HOME/leasefs or
+    /// ~/.cache/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache_dir: Option<PathBuf>,
+
+    /// How much of a remote share is kept there at most, such as 500M or 20G [default: 10G]
+    #[arg(long, value_name = "SIZE", value_parser = settings::parse_size)]
+    pub(super) cache_size: Option<u64>,
+
+    /// How long names and attributes of a remote share are believed without asking again [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = settings::parse_ttl)]
+    pub(super) attr_ttl: Option<Duration>,
+
+    /// Let close return when the content is in the cache directory, and upload it later
+    #[arg(long)]
+    pub(super) write_back: bool,
 
     /// Serve the blobs over the Azure Blob protocol too, at this address
     #[arg(long, value_name = "ADDR")]
@@ -245,7 +275,7 @@ pub(super) struct ServeArgs {
 }
 
 /// What `serve` and `mount --blob-addr` share.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(super) struct EndpointArgs {
     /// Account that clients sign for [default: devstoreaccount1 with the emulators' well-known key, on loopback only]
     #[arg(long, value_name = "NAME")]
@@ -254,6 +284,11 @@ pub(super) struct EndpointArgs {
     /// File with one or two keys of the account in base64, one per line, readable by its owner only
     #[arg(long, value_name = "FILE")]
     pub(super) account_key_file: Option<PathBuf>,
+
+    /// File with several accounts, each with containers of its own: one per line, its name and one or two keys in
+    /// base64; readable by its owner only, read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(super) accounts: Option<PathBuf>,
 
     /// Certificate chain for TLS, in PEM
     #[arg(long, value_name = "FILE")]
@@ -272,12 +307,37 @@ pub(super) struct EndpointArgs {
 impl EndpointArgs {
     /// Whether nothing was given.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        let Self { account, account_key_file, accounts, tls_cert, tls_key, copy_from } = self;
         account.is_none()
             && account_key_file.is_none()
+            && accounts.is_none()
             && tls_cert.is_none()
             && tls_key.is_none()
             && copy_from.is_none()
+    }
+
+    /// These, with what they leave open filled from `weaker`. What is said about accounts comes from one place.
+    pub(super) fn or(self, weaker: Self) -> Self {
+        let says_who = self.account.is_some() || self.account_key_file.is_some() || self.accounts.is_some();
+        let (account, account_key_file, accounts) = if says_who {
+            (self.account, self.account_key_file, self.accounts)
+        } else {
+            (weaker.account, weaker.account_key_file, weaker.accounts)
+        };
+        Self {
+            account,
+            account_key_file,
+            accounts,
+            tls_cert: self.tls_cert.or(weaker.tls_cert),
+            tls_key: self.tls_key.or(weaker.tls_key),
+            copy_from: self.copy_from.or(weaker.copy_from),
+        }
+    }
+
+    /// The files that are named.
+    pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let Self { account: _, account_key_file, accounts, tls_cert, tls_key, copy_from: _ } = self;
+        [account_key_file, accounts, tls_cert, tls_key].into_iter().flatten()
     }
 }
 
@@ -289,7 +349,7 @@ impl EndpointArgs {
     about = "Called by mount(8) for file systems of type leasefs; people use `leasefs mount`"
 )]
 pub(super) struct HelperArgs {
-    /// `embedded`, or the path of a data directory
+    /// `embedded`, the path of a data directory, or the URL of a container
     pub(super) source: PathBuf,
     /// Where to mount
     pub(super) dir: PathBuf,

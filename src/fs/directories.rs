@@ -35,6 +35,13 @@ pub struct DirectoryEntry {
     fetched_at: u64,
 }
 
+impl DirectoryEntry {
+    /// What the look-up found.
+    pub(super) fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
 /// A directory being read.
 #[derive(Debug)]
 pub(super) struct DirectoryStream {
@@ -139,6 +146,9 @@ impl Engine {
                     Next::End => return Ok(false),
                 }
             };
+            if marker.is_none() {
+                self.refresh_entries(ino).await?;
+            }
             let _tree = self.guards.tree().await;
             let prefix = match self.nodes.blob_name(ino) {
                 Ok(Some(name)) => format!("{}/", name.as_str()),
@@ -166,7 +176,7 @@ impl Engine {
         }
     }
 
-    fn entries(
+    pub(super) fn entries(
         &self,
         ino: Ino,
         prefix: &str,

@@ -1,7 +1,9 @@
 //! What can go wrong in the engine, in the words of files. Front ends map it in one total match each.
 
 use std::io;
+use std::ops::Range;
 
+use crate::share::lease::LeaseRefusal;
 use crate::store::StoreError;
 
 /// The result of an engine operation.
@@ -13,6 +15,27 @@ pub enum FsError {
     /// No such file or directory.
     #[error("no such file or directory")]
     NotFound,
+    /// The directory that the path goes through does not exist.
+    #[error("the directory above does not exist")]
+    NoParent,
+    /// No such share.
+    #[error("no such share")]
+    NoShare,
+    /// The share is in use.
+    #[error("the share is in use: {0}")]
+    ShareInUse(&'static str),
+    /// The file has the read-only attribute.
+    #[error("the file is read-only")]
+    ReadOnly,
+    /// Bytes behind the end of the file.
+    #[error("the range is behind the end of the file, which has {size} bytes")]
+    OutOfRange {
+        /// How long the file is.
+        size: u64,
+    },
+    /// The lease on the file, or the lack of one, stands in the way of a call or of a lease action.
+    #[error("{0}")]
+    Lease(LeaseRefusal),
     /// The name is taken.
     #[error("the name exists already")]
     Exists,
@@ -91,6 +114,16 @@ pub enum FsError {
     /// We held the lease on the blob and hold it no longer.
     #[error("the lease on the blob was lost")]
     LeaseLost,
+    /// These bytes are at the service and not here yet: to be brought, and then asked for again. No front end tells
+    /// its clients.
+    #[error("bytes {} to {} are not here yet", .0.start, .0.end)]
+    NotHere(Range<u64>),
+    /// The service does not let this mount do that.
+    #[error("the service denies access: {0}")]
+    Denied(String),
+    /// The service did not answer in time.
+    #[error("the service did not answer in time: {0}")]
+    TimedOut(String),
     /// The store or the disk failed.
     #[error("{0}")]
     Io(String),
@@ -107,6 +140,12 @@ impl From<StoreError> for FsError {
             StoreError::Full => FsError::NoSpace,
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,
             StoreError::InvalidRename { .. } => FsError::Invalid("a directory cannot be moved into itself"),
+            StoreError::Io { ref source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                FsError::Denied(error.to_string())
+            }
+            StoreError::Io { ref source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+                FsError::TimedOut(error.to_string())
+            }
             StoreError::ConditionsNotSupported
             | StoreError::UnsatisfiableCondition
             | StoreError::SourceConditionNotMet

@@ -21,6 +21,7 @@ mod listing;
 mod local;
 pub mod mirror;
 mod names;
+mod ranges;
 pub mod sparse;
 mod tags;
 mod upstream;
@@ -42,8 +43,8 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
-    ScratchHome, Space,
+    CONTAINER_SNAPSHOTS_MAX, Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress,
+    RenameMode, Scratch, ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};

@@ -41,6 +41,7 @@ mod record;
 mod rename;
 mod service;
 mod settings;
+mod share_snapshots;
 mod snapshots;
 mod space;
 mod startup;
