@@ -237,18 +237,30 @@ impl Fetching {
             Some(contents) => {
                 // Who waits goes first; what is ahead of readers takes turns.
                 let _turn = if flight.wanted { None } else { contents.turn().await };
+                if !flight.wanted && !self.is_used() {
+                    return self.landed(&flight, Err(gone()));
+                }
                 let transfer = tokio::time::timeout(FLIGHT_MAX, self.transfer(&contents, &flight));
                 let too_long = || StoreError::io("read", io::ErrorKind::TimedOut.into());
                 transfer.await.unwrap_or_else(|_| Err(too_long()))
             }
         };
-        self.state.lock().flights.retain(|other| !Arc::ptr_eq(other, &flight));
+        self.landed(&flight, result);
+    }
+
+    fn landed(&self, flight: &Arc<Flight>, result: Result<()>) {
+        self.state.lock().flights.retain(|other| !Arc::ptr_eq(other, flight));
         if let Err(error) = result {
             tracing::debug!(origin = ?self.origin(), chunks = ?flight.chunks, %error, "content did not come");
             let _ = flight.failed.set(error);
         }
         flight.over.store(true, Ordering::Release);
         self.moved.notify_waiters();
+    }
+
+    /// Whether anybody but the flights has it: bringing more ahead of nobody is of no use.
+    fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > self.state.lock().flights.len()
     }
 
     /// Brings the bytes of a flight; goes on where an answer broke off.
@@ -424,9 +436,9 @@ impl Drop for Fetching {
     }
 }
 
-/// The mirror is closed.
+/// Nobody is there who would need it.
 fn gone() -> StoreError {
-    StoreError::io("read", io::Error::other("the mirror is closed"))
+    StoreError::io("read", io::Error::other("the file is closed"))
 }
 
 /// The same failure, for somebody else who waited for it.
