@@ -36,6 +36,7 @@ mod overview;
 mod paths;
 mod processes;
 mod progress;
+mod remote;
 mod report;
 mod serve;
 mod settings;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::AzureConfig;
 use super::credential::Credential;
@@ -126,6 +126,7 @@ pub(super) struct Call {
     headers: HeaderMap,
     payload: Payload,
     repeat: Repeat,
+    piecewise: bool,
 }
 
 impl Call {
@@ -138,7 +139,14 @@ impl Call {
             headers: HeaderMap::new(),
             payload: Payload::Empty,
             repeat: Repeat::Safe,
+            piecewise: false,
         }
+    }
+
+    /// Its answer's body is not waited for.
+    pub(super) fn piecewise(mut self) -> Self {
+        self.piecewise = true;
+        self
     }
 
     /// With a parameter in its query.
@@ -193,6 +201,31 @@ impl Call {
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// The body of a [piecewise](Call::piecewise) request, in place of `body`.
+    pub(super) coming: Option<Box<Coming>>,
+}
+
+/// A body on its way. Holds a slot until it is dropped.
+#[derive(Debug)]
+pub(super) struct Coming {
+    response: reqwest::Response,
+    what: String,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Coming {
+    /// The pieces as they come; the last is an error if the answer breaks off.
+    pub(super) fn pieces(self: Box<Self>) -> impl futures_util::Stream<Item = Result<Bytes>> {
+        futures_util::stream::try_unfold(self, |mut coming| async move {
+            match coming.response.chunk().await {
+                Ok(piece) => Ok(piece.map(|piece| (piece, coming))),
+                Err(error) => {
+                    let (_, kind, text) = described(error);
+                    Err(StoreError::io(coming.what, io::Error::new(kind, text)))
+                }
+            }
+        })
+    }
 }
 
 /// Sends requests to one service.
@@ -200,7 +233,7 @@ pub(super) struct Client {
     config: AzureConfig,
     rights: Rights,
     http: reqwest::Client,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Client {
@@ -225,7 +258,7 @@ impl Client {
             StoreError::io("making an HTTP client", io::Error::other(error.without_url().to_string()))
         })?;
         let rights = Rights::new(config.credential.clone(), config.reread.clone());
-        Ok(Self { config, rights, http, slots: Semaphore::new(MAX_CONCURRENT) })
+        Ok(Self { config, rights, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
     }
 
     /// Sends a request, several times if need be.
@@ -275,7 +308,7 @@ impl Client {
         let not_sent = |text: String| {
             Attempt::Failed(Outcome::NotSent, FailureKind::Broken(io::ErrorKind::InvalidInput, text))
         };
-        let Ok(_slot) = self.slots.acquire().await else {
+        let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return not_sent("the client is shut down".to_owned());
         };
         let (url, headers) = match self.prepare(call, path, id, right, refused_token).await {
@@ -288,8 +321,14 @@ impl Client {
             Err(error) => return broken(error),
         };
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let success = (200..300).contains(&status);
+        if success && call.piecewise {
+            let what = format!("{} {path} (client request {id})", call.method);
+            let coming = Coming { response, what, _slot: slot };
+            return Attempt::Done(Answer { headers, body: Bytes::new(), coming: Some(Box::new(coming)) });
+        }
         match response.bytes().await {
-            Ok(body) if (200..300).contains(&status) => Attempt::Done(Answer { headers, body }),
+            Ok(body) if success => Attempt::Done(Answer { headers, body, coming: None }),
             Ok(body) => refused(status, &headers, &body),
             Err(error) => broken(error),
         }
@@ -420,6 +459,12 @@ fn bodiless(status: u16) -> Option<ErrorCode> {
 }
 
 fn broken(error: reqwest::Error) -> Attempt {
+    let (outcome, kind, text) = described(error);
+    Attempt::Failed(outcome, FailureKind::Broken(kind, text))
+}
+
+/// What an error of the line means, and its text without secrets.
+fn described(error: reqwest::Error) -> (Outcome, io::ErrorKind, String) {
     let (outcome, kind) = if error.is_connect() {
         (Outcome::NotSent, io::ErrorKind::ConnectionRefused)
     } else if error.is_timeout() {
@@ -435,7 +480,7 @@ fn broken(error: reqwest::Error) -> Attempt {
         text = format!("{text}: {cause}");
         source = cause.source();
     }
-    Attempt::Failed(outcome, FailureKind::Broken(kind, text))
+    (outcome, kind, text)
 }
 
 /// How every HTTP client of ours begins.
