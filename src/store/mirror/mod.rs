@@ -100,7 +100,7 @@ pub struct Mirror {
     turns: Turns,
     /// Who lists which directory.
     listings: Turns,
-    /// How many blocks may be on their way.
+    /// How much may be on its way to the service.
     uploads: Semaphore,
     /// Whether the service can make a block of a part of a blob, as far as is known.
     copies_ranges: AtomicBool,
@@ -150,7 +150,7 @@ impl Mirror {
         );
         let contents = contents.await?;
         let mirror = Arc::new(Self {
-            uploads: Semaphore::new(options.parallel),
+            uploads: Semaphore::new(upload::upload_room(options.parallel) as usize),
             copies_ranges: AtomicBool::new(true),
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
             renaming: Mutex::default(),

@@ -8,6 +8,7 @@
 //! A file that the service never had is renamed here only. A rename that is refused in the middle is renamed back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
@@ -15,18 +16,18 @@ use futures_util::{StreamExt, stream};
 use super::journal::{Note, TOUCH};
 use super::moving::{Move, Moved};
 use super::refresh::IS_FOLDER;
-use super::state::new_token;
+use super::state::{Unpushed, new_token};
 use super::turns::Scope;
 use super::{Mirror, OWN_FOLDER};
 use crate::share::lease::LeaseId;
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
-    BlobName, BlobPage, BlobPath, DeleteSnapshots, ListItem, ListQuery, LocalStore, Preconditions,
-    RenameMode, Result, StoreError, crash_point,
+    BlobName, BlobPage, BlobPath, BlobProperties, DeleteSnapshots, ListItem, ListQuery, LocalStore,
+    Preconditions, RenameMode, Result, StoreError, crash_point,
 };
 
 /// Blobs that are moved at a time.
-const PARALLEL: usize = 16;
+const PARALLEL: usize = 32;
 /// Blobs that are listed at a time.
 const PAGE: usize = 1000;
 
@@ -54,13 +55,13 @@ impl Mirror {
             RenameMode::Exchange => self.exchange(from, to, fence).await?,
             RenameMode::Replace | RenameMode::NoReplace if !tree && self.was_never_there(from)? => {
                 self.keep_parent(from).await?;
-                self.rename_state(from, to, &Done::new())?;
+                self.rename_state(from, to, tree, &Done::new())?;
             }
             RenameMode::Replace | RenameMode::NoReplace => {
                 self.push_below(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
-                self.rename_state(from, to, &done)?;
+                self.rename_state(from, to, tree, &done)?;
             }
         }
         Ok(Settling::until_dropped(turn))
@@ -96,11 +97,14 @@ impl Mirror {
         let note = Note { version, tree, ..self.new_note(&at, &target)? };
         self.renaming.lock().insert(note.token.clone());
         let done = async {
-            self.note_rename(&note).await?;
+            // A tree's top is looked at when its turn comes.
+            let look = async { if tree { Ok(None) } else { self.version(&at).await } };
+            let (noted, found) = futures_util::join!(self.note_rename(&note), look);
+            noted?;
             crash_point("rename_after_note");
             let top = self.target_condition(to, mode, tree, fence)?;
             let mut done = Done::new();
-            let moved = self.move_all(&note, &top, fence.lease, &mut done).await;
+            let moved = self.move_all(&note, &top, fence.lease, found?, &mut done).await;
             if let Err(error) = moved {
                 self.undo(&note, &done).await?;
                 return Err(error);
@@ -152,6 +156,7 @@ impl Mirror {
         note: &Note,
         top: &Preconditions,
         lease: Option<LeaseId>,
+        known: Option<Arc<BlobProperties>>,
         done: &mut Done,
     ) -> Result<()> {
         let at = |name: &str| {
@@ -163,7 +168,7 @@ impl Mirror {
         if note.tree {
             self.move_below(note, done).await?;
         }
-        if let Some(moved) = self.move_blob(&one, None).await? {
+        if let Some(moved) = self.move_blob(&one, known).await? {
             done.insert(note.from.clone(), moved);
         } else if !note.tree && done.is_empty() && self.version(&to).await?.is_none() {
             return Err(StoreError::BlobNotFound(note.from.clone()));
@@ -248,7 +253,7 @@ impl Mirror {
         if note.exchange {
             self.finish_exchange(note).await?;
         } else if note.version.is_none() || note.version == now {
-            match self.move_all(note, &always, None, &mut Done::new()).await {
+            match self.move_all(note, &always, None, None, &mut Done::new()).await {
                 // What somebody made meanwhile stays where it is.
                 Ok(())
                 | Err(
@@ -261,7 +266,7 @@ impl Mirror {
     }
 
     /// What is known here moves along.
-    fn rename_state(&self, from: &BlobName, to: &BlobName, done: &Done) -> Result<()> {
+    fn rename_state(&self, from: &BlobName, to: &BlobName, tree: bool, done: &Done) -> Result<()> {
         self.sidecars.drop_unpushed(to)?;
         self.queue.forget(to);
         let below = self.mirrored_below(from)?.into_iter().map(|(name, _)| name);
@@ -276,6 +281,8 @@ impl Mirror {
                     if self.sidecars.get(&name)?.is_none_or(|sidecar| sidecar.there.is_none()) =>
                 {
                     self.sidecars.forget(&name)?;
+                    // What it changed has nothing to do with the version it will replace.
+                    let entry = Unpushed { ranges: None, ..entry };
                     self.sidecars.restore_unpushed(&new, entry)?;
                     self.queue.rename(&name, &new);
                 }
@@ -290,8 +297,12 @@ impl Mirror {
         }
         self.contents.moved(from, to);
         let mut known = self.known.lock();
-        known.forget_below(from.as_str());
-        known.forget_below(to.as_str());
+        for name in [from, to] {
+            known.forget(name.as_str());
+            if tree {
+                known.forget_below(name.as_str());
+            }
+        }
         Ok(())
     }
 
@@ -325,7 +336,7 @@ impl Mirror {
         // Which content is whose is asked again.
         for name in [one, other] {
             self.sidecars.forget(name)?;
-            self.known.lock().forget_below(name.as_str());
+            self.known.lock().forget(name.as_str());
         }
         Ok(())
     }
