@@ -224,7 +224,7 @@ async fn a_refused_right_is_an_error_and_nothing_is_lost() {
         matches!(&denied, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
     );
     assert_eq!(rig.mirror.status().waiting_files, 1);
-    service.watched_faults_end();
+    service.faults_end();
     rig.push("f").await.unwrap();
     assert_eq!(service.text("f").await.unwrap(), "one");
 }

@@ -45,11 +45,18 @@ pub(crate) struct Watched {
     service: Arc<BlobService>,
     asked: Mutex<Vec<(String, u64)>>,
     faults: Mutex<Vec<Fault>>,
+    /// Requests before faults begin.
+    countdown: Mutex<usize>,
 }
 
 impl Watched {
     fn fault(&self, what: &str) -> Option<Fault> {
         let mut faults = self.faults.lock();
+        let mut countdown = self.countdown.lock();
+        if *countdown > 0 {
+            *countdown -= 1;
+            return None;
+        }
         let fault = faults.iter_mut().find(|fault| fault.times > 0 && what.contains(fault.part))?;
         fault.times -= 1;
         Some(fault.clone())
@@ -89,6 +96,7 @@ impl Service {
             service: Arc::new(service),
             asked: Mutex::default(),
             faults: Mutex::default(),
+            countdown: Mutex::default(),
         });
         let addr = "127.0.0.1:0".parse().unwrap();
         let config = ServerConfig { addr, tls: None, limits: Limits::default() };
@@ -156,9 +164,16 @@ impl Service {
         self.asked().into_iter().map(|(what, _)| short(what)).collect()
     }
 
-    /// Nothing goes wrong from now on.
-    pub(crate) fn watched_faults_end(&self) {
-        self.watched.faults.lock().clear();
+    /// After so many requests, the next ones go wrong.
+    pub(crate) fn fail_after(&self, requests: usize, times: usize, done: bool) {
+        *self.watched.countdown.lock() = requests;
+        self.fail("/share", times, done, 500);
+    }
+
+    /// Nothing goes wrong from now on. Answers whether everything did that was to.
+    pub(crate) fn faults_end(&self) -> bool {
+        *self.watched.countdown.lock() = 0;
+        self.watched.faults.lock().drain(..).all(|fault| fault.times == 0)
     }
 
     pub(crate) fn fail(&self, part: &'static str, times: usize, done: bool, status: u16) {
