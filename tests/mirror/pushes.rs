@@ -113,7 +113,6 @@ async fn open_foreign(rig: &Rig, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs content of others in the mirror"]
 async fn blobs_of_other_tools_keep_their_blocks_or_get_some() {
     let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
     let mut content = noise(12 * MIB, 6);

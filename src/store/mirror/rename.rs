@@ -32,6 +32,8 @@ const PAGE: usize = 1000;
 
 /// What was moved, by the old name in the container.
 type Done = HashMap<String, Moved>;
+/// One of them as it ends: nothing was moved if it was not there any more.
+type MovedName = Result<(String, Option<Moved>)>;
 
 impl Mirror {
     /// [`Upstream::rename`].
@@ -208,7 +210,7 @@ impl Mirror {
         &'m self,
         note: &'m Note,
         page: BlobPage,
-    ) -> Result<Vec<impl Future<Output = Result<(String, Option<Moved>)>> + Send + 'm>> {
+    ) -> Result<Vec<impl Future<Output = MovedName> + Send + 'm>> {
         let mut moves = Vec::with_capacity(page.items.len());
         for item in page.items {
             let ListItem::Blob { name, properties } = item else { continue };
