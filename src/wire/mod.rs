@@ -13,6 +13,8 @@ pub mod conditions;
 pub mod date;
 pub mod etag;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 pub mod headers;
 pub mod lease;
 pub mod metadata;

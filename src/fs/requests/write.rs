@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::share::Access;
 use crate::share::lease::LeaseId;
+use crate::share::{Access, ShareMode};
 
 use super::super::error::{FsError, Result};
+use super::super::gate::Claim;
 use super::super::now;
 use super::Requests;
-use super::brief::Brief;
+use super::brief::{Brief, LeaseRule, Target, Wanted};
 use super::entry::{Entry, SmbAttributes};
 use super::failure::{Answer, Failure};
 use super::path::FilePath;
@@ -71,32 +72,30 @@ impl Requests {
         Ok(done?)
     }
 
-    /// Opens a file whose bytes are going to be changed. Any range lock on it is in the way, wherever it is.
-    async fn open_to_write(&self, path: &FilePath, lease: Option<LeaseId>) -> Answer<Brief<'_>> {
-        let open = self.open_to_change(path, Access::WRITE, lease).await?;
-        match self.may_write(&open) {
-            Ok(()) => Ok(open),
-            Err(failure) => {
-                self.close_unchanged(open).await;
-                Err(failure)
-            }
+    /// Opens a file whose bytes are going to be changed.
+    pub(super) async fn open_to_write(&self, path: &FilePath, lease: Option<LeaseId>) -> Answer<Brief<'_>> {
+        let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
+        let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Write(lease)).await?;
+        if let Err(failure) = self.may_write(&target) {
+            self.leave(path, &permit, target.ino).await;
+            return Err(failure);
         }
+        Ok(self.attach(path, target, permit, lease).await?)
     }
 
-    pub(super) fn may_write(&self, open: &Brief<'_>) -> Answer<()> {
-        let ino = open.target.ino;
-        let locks = self.engine.gate.ranges_of(ino);
+    /// Any range lock is in the way, wherever it is; and the attribute.
+    pub(super) fn may_write(&self, target: &Target) -> Answer<()> {
+        let locks = self.engine.gate.ranges_of(target.ino);
         if !locks.is_empty() {
-            let mut holders = self.engine.gate.opens_of(ino);
+            let mut holders = self.engine.gate.opens_of(target.ino);
             holders.retain(|open| locks.iter().any(|lock| lock.owner.open == open.id));
             return Err(Failure { error: FsError::RangeLocked, holders });
         }
-        Ok(self.must_be_writable(open)?)
-    }
-
-    pub(super) fn must_be_writable(&self, open: &Brief<'_>) -> Result<()> {
-        let entry = self.now_entry(open)?;
-        if entry.attributes.contains(SmbAttributes::READ_ONLY) { Err(FsError::ReadOnly) } else { Ok(()) }
+        let entry = self.engine.entry(target.ino, target.parent, &target.found)?;
+        if entry.attributes.contains(SmbAttributes::READ_ONLY) {
+            return Err(FsError::ReadOnly.into());
+        }
+        Ok(())
     }
 
     /// Writes into the file that programs on the mount have, too.

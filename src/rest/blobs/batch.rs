@@ -201,6 +201,14 @@ async fn write_part(out: &mut Vec<u8>, separator: &str, content_id: Option<&str>
     out.extend_from_slice(b"\r\n");
 }
 
+/// Reads a batch as far as that goes, for tests of what it must survive.
+#[cfg(test)]
+pub(super) fn read(body: &[u8], content_type: &str) {
+    if let Ok(boundary) = boundary(Some(content_type)) {
+        let _ = parse(body, &boundary);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

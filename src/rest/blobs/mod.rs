@@ -18,6 +18,8 @@ mod containers;
 mod copy;
 mod cors;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod leases;
 mod listing;
 mod needs;
