@@ -38,6 +38,8 @@ const TRIES: u32 = 4;
 const FLIGHT_MAX: Duration = Duration::from_secs(180);
 /// A question about more bytes than this is not a read.
 const READ_MAX: u64 = 8 << 20;
+/// Who asks for more than this at a time gets it step by step, so that others get their turn.
+const BULK: u64 = 32 << 20;
 /// What is here is noted after so many new bytes, for the case that this process is killed.
 const NOTE_EVERY: u64 = 64 << 20;
 /// Requests for one file that are under way or wait for their turn, at most.
@@ -411,15 +413,20 @@ impl Fetch for Fetching {
         if range.is_empty() {
             return Ok(());
         }
-        // What is asked for flies before what is ahead of it.
-        let flights = self.await_what(&range);
-        if range.end - range.start <= READ_MAX {
-            self.heard(&range);
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + BULK);
+            at = part.end;
+            // What is asked for flies before what is ahead of it.
+            let flights = self.await_what(&part);
+            if range.end - range.start <= READ_MAX {
+                self.heard(&part);
+            }
+            if let Some(flights) = flights {
+                self.land(&part, flights).await?;
+            }
         }
-        match flights {
-            None => Ok(()),
-            Some(flights) => self.land(&range, flights).await,
-        }
+        Ok(())
     }
 }
 
