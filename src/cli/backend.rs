@@ -118,6 +118,15 @@ impl Steward for Backend {
             Err(problem) => Err(problem.to_string()),
         }
     }
+
+    async fn break_lease(&self, path: &str, after: u8) -> Result<(), String> {
+        match self.engine.break_lease(path, after).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("nobody holds a lease on it".to_owned()),
+            Err(FsError::NotFound) => Err("it does not exist".to_owned()),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
 }
 
 /// Opens the store in `data`; waits a moment for a process that is just ending.

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::config::AzureConfig;
 use super::credential::Credential;
 use super::failure::{Failure, FailureKind, Refusal};
-use super::retry::{Outcome, Repeat};
+use super::retry::{Outcome, Repeat, RetryBudget};
 use super::rights::{Right, Rights};
 use crate::share::Moment;
 use crate::store::{BlobBody, BlobPath, ContainerName, Result, StoreError};
@@ -181,6 +182,11 @@ impl Call {
         self
     }
 
+    /// Whether its `comp` parameter is this one.
+    pub(super) fn is_about(&self, comp: &str) -> bool {
+        self.query.iter().any(|(name, value)| *name == "comp" && value == comp)
+    }
+
     /// Not to be sent twice.
     pub(super) fn once(mut self) -> Self {
         self.repeat = Repeat::Never;
@@ -199,6 +205,7 @@ pub(super) struct Answer {
 pub(super) struct Client {
     config: AzureConfig,
     rights: Rights,
+    budget: Mutex<RetryBudget>,
     http: reqwest::Client,
     slots: Semaphore,
 }
@@ -225,7 +232,8 @@ impl Client {
             StoreError::io("making an HTTP client", io::Error::other(error.without_url().to_string()))
         })?;
         let rights = Rights::new(config.credential.clone(), config.reread.clone());
-        Ok(Self { config, rights, http, slots: Semaphore::new(MAX_CONCURRENT) })
+        let budget = Mutex::new(RetryBudget::full(Instant::now()));
+        Ok(Self { config, rights, budget, http, slots: Semaphore::new(MAX_CONCURRENT) })
     }
 
     /// Sends a request, several times if need be.
@@ -239,11 +247,13 @@ impl Client {
             next += 1;
             let right = self.rights.current();
             let (outcome, kind) = match self.attempt(call, &path, &id, &right, refused_token).await {
-                Attempt::Done(answer) => return Ok(answer),
+                Attempt::Done(answer) => {
+                    self.budget.lock().gains();
+                    return Ok(answer);
+                }
                 Attempt::Failed(outcome, kind) => (outcome, kind),
             };
             tracing::debug!(what, ?outcome, attempt = next, "request did not succeed");
-            let answer_was_lost = lost;
             lost |= outcome.may_have_happened();
             if outcome.is_status(401) && matches!(right.credential, Credential::Bearer(_)) && !refused_token {
                 refused_token = true;
@@ -258,8 +268,10 @@ impl Client {
             }
             let dice = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
             match self.config.retry.wait(next, start.elapsed(), outcome, call.repeat, dice) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(Box::new(Failure { kind, lost: answer_was_lost, what })),
+                Some(wait) if outcome.is_throttled() || self.budget.lock().takes(Instant::now()) => {
+                    tokio::time::sleep(wait).await;
+                }
+                Some(_) | None => return Err(Box::new(Failure { kind, lost, what })),
             }
         }
     }
@@ -273,7 +285,7 @@ impl Client {
         refused_token: bool,
     ) -> Attempt {
         let not_sent = |text: String| {
-            Attempt::Failed(Outcome::NotSent, FailureKind::Broken(io::ErrorKind::InvalidInput, text))
+            Attempt::Failed(Outcome::Unsendable, FailureKind::Broken(io::ErrorKind::PermissionDenied, text))
         };
         let Ok(_slot) = self.slots.acquire().await else {
             return not_sent("the client is shut down".to_owned());
