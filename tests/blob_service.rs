@@ -10,6 +10,8 @@ mod common;
 
 #[path = "blob_service/access.rs"]
 mod access;
+#[path = "blob_service/accounts.rs"]
+mod accounts;
 #[path = "blob_service/crowd.rs"]
 mod crowd;
 #[path = "blob_service/framing.rs"]

@@ -101,6 +101,7 @@ fn verify(folder: &Path, seed: u64, memtable: u64, before: Model, context: &str)
     let store = EmbeddedStore::open(&store_folder(folder), options(memtable)).unwrap();
     let report = store.check().unwrap();
     assert!(report.is_clean(), "{context}: {:#?}", report.problems);
+    steps::assert_snapshots(&store, context);
     let found = steps::read_back(&store);
     let expected = if found == one_more.contents() { &one_more } else { &finished_model };
     let differences = steps::differences(&found, &expected.contents());

@@ -10,7 +10,7 @@ server=${1:-leasefs}
 [[ $server == leasefs || $server == azurite ]] || fail "usage: $(basename "$0") leasefs|azurite [pytest arguments]"
 shift || true
 python=$(python_env "$AZURE_BLOB_SDK" pytest==9.2.0 pytest-xdist==3.8.0)/bin/python
-LEASEFS=${LEASEFS:-$TARGET/release/leasefs}
+export LEASEFS=${LEASEFS:-$TARGET/release/leasefs}
 base=$(mktemp -d)
 BLOB_PID=
 cleanup() {

@@ -46,6 +46,8 @@ Options for -o (separated by commas), and for a --config file (one per line,
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
+  blob_addr=ADDR  account=NAME  account_key_file=FILE  accounts=FILE
+  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -250,7 +252,7 @@ pub(super) struct ServeArgs {
 }
 
 /// What `serve` and `mount --blob-addr` share.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(super) struct EndpointArgs {
     /// Account that clients sign for [default: devstoreaccount1 with the emulators' well-known key, on loopback only]
     #[arg(long, value_name = "NAME")]
@@ -259,6 +261,11 @@ pub(super) struct EndpointArgs {
     /// File with one or two keys of the account in base64, one per line, readable by its owner only
     #[arg(long, value_name = "FILE")]
     pub(super) account_key_file: Option<PathBuf>,
+
+    /// File with several accounts, each with containers of its own: one per line, its name and one or two keys in
+    /// base64; readable by its owner only, read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub(super) accounts: Option<PathBuf>,
 
     /// Certificate chain for TLS, in PEM
     #[arg(long, value_name = "FILE")]
@@ -277,12 +284,37 @@ pub(super) struct EndpointArgs {
 impl EndpointArgs {
     /// Whether nothing was given.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { account, account_key_file, tls_cert, tls_key, copy_from } = self;
+        let Self { account, account_key_file, accounts, tls_cert, tls_key, copy_from } = self;
         account.is_none()
             && account_key_file.is_none()
+            && accounts.is_none()
             && tls_cert.is_none()
             && tls_key.is_none()
             && copy_from.is_none()
+    }
+
+    /// These, with what they leave open filled from `weaker`. What is said about accounts comes from one place.
+    pub(super) fn or(self, weaker: Self) -> Self {
+        let says_who = self.account.is_some() || self.account_key_file.is_some() || self.accounts.is_some();
+        let (account, account_key_file, accounts) = if says_who {
+            (self.account, self.account_key_file, self.accounts)
+        } else {
+            (weaker.account, weaker.account_key_file, weaker.accounts)
+        };
+        Self {
+            account,
+            account_key_file,
+            accounts,
+            tls_cert: self.tls_cert.or(weaker.tls_cert),
+            tls_key: self.tls_key.or(weaker.tls_key),
+            copy_from: self.copy_from.or(weaker.copy_from),
+        }
+    }
+
+    /// The files that are named.
+    pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let Self { account: _, account_key_file, accounts, tls_cert, tls_key, copy_from: _ } = self;
+        [account_key_file, accounts, tls_cert, tls_key].into_iter().flatten()
     }
 }
 

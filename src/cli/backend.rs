@@ -63,8 +63,11 @@ impl Backend {
     }
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
-    pub(super) fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
-        plan.blobs.as_ref().map(|endpoint| endpoint.start(&self.store)).transpose()
+    pub(super) async fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
+        match &plan.blobs {
+            Some(endpoint) => endpoint.start(&plan.data, &self.store).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.

@@ -58,6 +58,8 @@ impl MountPlan {
             concurrency: args.concurrency,
             lease: args.lease,
             mandatory_locks: args.mandatory_locks.then_some(true),
+            blob_addr: args.blob_addr,
+            endpoint: args.endpoint,
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
             passthrough: args.no_passthrough.then_some(false),
@@ -70,17 +72,9 @@ impl MountPlan {
             Some(path) => Settings::from_config_file(path)?,
             None => Settings::default(),
         };
-        let endpoint = match args.blob_addr {
-            Some(addr) => Some(EndpointPlan::new(addr, args.endpoint)?),
-            None if args.endpoint.is_empty() => None,
-            None => {
-                return Err(CliError::Usage("an account, TLS files and --copy-from need --blob-addr".into()));
-            }
-        };
         let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
         let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
         plan.foreground = args.foreground;
-        plan.blobs = endpoint;
         Ok(plan)
     }
 
@@ -106,6 +100,13 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
+        let blobs = match settings.blob_addr {
+            Some(addr) => Some(EndpointPlan::new(addr, settings.endpoint)?),
+            None if settings.endpoint.is_empty() => None,
+            None => {
+                return Err(CliError::Usage("accounts, TLS files and --copy-from need --blob-addr".into()));
+            }
+        };
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
@@ -120,7 +121,7 @@ impl MountPlan {
             threads: settings.threads.unwrap_or_else(default_threads),
             kernel_flags: settings.flags.names(),
             foreground: false,
-            blobs: None,
+            blobs,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
@@ -283,6 +284,16 @@ mod tests {
         assert_eq!(plan.threads, 5);
         assert_eq!(plan.delete, DeleteChoice::Posix);
         assert_eq!(plan.kernel_flags, ["nodev", "noexec"]);
+    }
+
+    #[test]
+    fn an_endpoint_can_stand_in_fstab() {
+        let words = ["mount.leasefs", "/srv/b", "/mnt", "-o", "blob_addr=127.0.0.1:0,copy_from=own"];
+        let args = HelperArgs::try_parse_from(words).unwrap();
+        let plan = MountPlan::from_helper(&args, &Places::of_this_process()).unwrap();
+        assert_eq!(plan.blobs.unwrap().addr, "127.0.0.1:0".parse().unwrap());
+        assert!(refused(&["-o", "blob_addr=0.0.0.0:0", "/mnt"]).contains("--account-key-file"));
+        assert!(refused(&["-o", "tls_cert=a", "/mnt"]).contains("--blob-addr"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::backend::Backend;
 use super::config::MountPlan;
 use super::control::{Client, ControlServer, Hello, Steward};
 use super::detach::{self, DetachError, Manner};
+use super::endpoint::Endpoint;
 use super::error::CliError;
 use super::mounts::{self, Health};
 use super::paths::Places;
@@ -112,7 +113,7 @@ fn live(
     runtime.block_on(async {
         let backend = Arc::new(Backend::open(plan).await?);
         let mut signals = Signals::new()?;
-        let endpoint = backend.serve_blobs(plan)?;
+        let mut endpoint = backend.serve_blobs(plan).await?;
         let mounted = backend.mount(plan, mountpoint)?;
         let detacher = Detacher::new(mountpoint.to_owned())?;
         first_answer(mountpoint).await?;
@@ -131,24 +132,34 @@ fn live(
             plan.data.display()
         ));
         let signalled = tokio::select! {
-            () = signals.next() => true,
+            () = until_signal(endpoint.as_mut(), &mut signals) => true,
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
         if let Some(endpoint) = endpoint {
-            endpoint.server.stop().await;
+            endpoint.stop().await.unwrap_or_else(|problem| tracing::error!("{problem}"));
         }
         let ending = end(signalled, &detacher, control.as_mut(), mounted, &backend, reporter == Reporter::Terminal);
         tokio::pin!(ending);
         tokio::select! {
             result = &mut ending => result.map_err(CliError::Failed),
-            () = signals.next() => {
+            _ = signals.next() => {
                 tracing::warn!("ending at once on a second signal");
                 detacher.detach_if_there();
                 std::process::exit(1);
             }
         }
     })
+}
+
+/// Waits for a signal to end.
+async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
+    match endpoint {
+        Some(endpoint) => endpoint.until_signal(signals).await,
+        None => {
+            signals.next().await;
+        }
+    }
 }
 
 /// Waits until the mount is in the kernel's list and answers.

@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 
+use super::accounts::{AccountStores, AccountsFile, private_text};
 use super::args::EndpointArgs;
 use super::error::CliError;
+use super::paths;
+use super::signals::{Heard, Signals};
 use crate::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use crate::rest::blobs::{BlobService, CopySources};
+use crate::rest::blobs::{BlobAccounts, CopySources, Stores};
 use crate::rest::server::{Limits, Server, ServerConfig, load_tls};
 use crate::store::embedded::EmbeddedStore;
 
@@ -27,12 +30,22 @@ pub(super) enum CopyChoice {
     Any,
 }
 
+/// Whom an endpoint serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Whom {
+    /// The emulators' well-known account.
+    Development,
+    /// One account: its name and the file with its keys.
+    One(String, PathBuf),
+    /// Those of a file.
+    Listed(PathBuf),
+}
+
 /// Everything an endpoint needs to know; checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointPlan {
     pub(super) addr: SocketAddr,
-    /// Name and key file; absent: the emulators' well-known account.
-    account: Option<(String, PathBuf)>,
+    whom: Whom,
     /// Certificate and key.
     tls: Option<(PathBuf, PathBuf)>,
     copy: CopyChoice,
@@ -41,11 +54,14 @@ pub(super) struct EndpointPlan {
 impl EndpointPlan {
     /// Checks what was typed.
     pub(super) fn new(addr: SocketAddr, args: EndpointArgs) -> Result<Self, CliError> {
-        let account = match (args.account, args.account_key_file) {
-            (Some(name), Some(file)) => Some((name, file)),
-            (None, None) => None,
-            (Some(_), None) => return Err(usage("--account needs --account-key-file")),
-            (None, Some(_)) => return Err(usage("--account-key-file needs --account")),
+        let whom = match (args.account, args.account_key_file, args.accounts) {
+            (Some(name), Some(file), None) => Whom::One(name, file),
+            // A mount leaves its directory, and the file is read again.
+            (None, None, Some(file)) => Whom::Listed(paths::absolute(&file).unwrap_or(file)),
+            (None, None, None) => Whom::Development,
+            (_, _, Some(_)) => return Err(usage("--accounts replaces --account and --account-key-file")),
+            (Some(_), None, None) => return Err(usage("--account needs --account-key-file")),
+            (None, Some(_), None) => return Err(usage("--account-key-file needs --account")),
         };
         let tls = match (args.tls_cert, args.tls_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -54,20 +70,21 @@ impl EndpointPlan {
             (None, Some(_)) => return Err(usage("--tls-key needs --tls-cert")),
         };
         let local = is_loopback(addr.ip());
-        if account.is_none() && !local {
+        if whom == Whom::Development && !local {
             return Err(CliError::Usage(format!(
                 "the address {addr} can be reached from other machines, and the default account's key is known to \
-                 everybody; name an account with --account and --account-key-file"
+                 everybody; name an account with --account and --account-key-file, or several with --accounts"
             )));
         }
         // Who can ask for a copy could reach this machine's own servers through it.
         let copy = args.copy_from.unwrap_or(if local { CopyChoice::Loopback } else { CopyChoice::Own });
-        Ok(Self { addr, account, tls, copy })
+        Ok(Self { addr, whom, tls, copy })
     }
 
-    /// Starts the server on an open store. Must be called on the runtime.
-    pub(super) fn start(&self, store: &EmbeddedStore) -> Result<Endpoint, CliError> {
-        let accounts = self.accounts()?;
+    /// Starts the server on the open store of the data directory `data`. Must be called on the runtime.
+    pub(super) async fn start(&self, data: &Path, store: &Arc<EmbeddedStore>) -> Result<Endpoint, CliError> {
+        let mut stores = AccountStores::new(data, Arc::clone(store));
+        let (accounts, served) = self.accounts(&mut stores).await?;
         let tls = match &self.tls {
             Some((certificate, key)) => {
                 Some(load_tls(certificate, key).map_err(|problem| CliError::Failed(problem.to_string()))?)
@@ -79,9 +96,11 @@ impl EndpointPlan {
             CopyChoice::Loopback => CopySources::Loopback,
             CopyChoice::Any => CopySources::Any,
         };
-        let service = Arc::new(BlobService::new(store.durable_user(), accounts, copy));
+        let service = BlobAccounts::new(store.durable_user(), copy);
+        service.serve(&accounts, &served);
         let config = ServerConfig { addr: self.addr, tls, limits: Limits::default() };
-        let server = Server::start(&config, service).map_err(|problem| cannot_listen(self.addr, &problem))?;
+        let server = Server::start(&config, Arc::clone(&service))
+            .map_err(|problem| cannot_listen(self.addr, &problem))?;
         if self.tls.is_none() && !is_loopback(self.addr.ip()) {
             tracing::warn!(addr = %server.addr(), "without --tls-cert and --tls-key, content and signatures travel unencrypted");
         }
@@ -89,22 +108,40 @@ impl EndpointPlan {
             connection: self.connection_string(server.addr()),
             url: self.url(server.addr()),
             server,
+            plan: self.clone(),
+            service,
+            stores,
         })
     }
 
-    fn accounts(&self) -> Result<Accounts, CliError> {
-        let Some((name, file)) = &self.account else { return Ok(Accounts::development()) };
-        let keys = read_keys(file)?;
-        Accounts::single(name, &keys).map_err(|problem| {
-            CliError::Failed(format!(
-                "the account {name} with the keys in {} cannot be used: {problem}",
-                file.display()
-            ))
-        })
+    /// The accounts, and a store for each.
+    async fn accounts(&self, stores: &mut AccountStores) -> Result<(Accounts, Stores), CliError> {
+        let (accounts, served) = match &self.whom {
+            Whom::Development => (Accounts::development(), stores.single(DEVELOPMENT_ACCOUNT)),
+            Whom::One(name, file) => (one_account(name, file)?, stores.single(name)),
+            Whom::Listed(file) => {
+                let listed = AccountsFile::read(file)?;
+                let served = stores.of(&listed).await?;
+                (listed.accounts, served)
+            }
+        };
+        if accounts.has_development_key() && !is_loopback(self.addr.ip()) {
+            return Err(CliError::Failed(format!(
+                "the address {} can be reached from other machines, and one of the keys is known to everybody; \
+                 make another one: openssl rand -base64 64 | tr -d '\\n'",
+                self.addr
+            )));
+        }
+        Ok((accounts, served))
     }
 
+    /// The account's name, to show.
     fn account_name(&self) -> &str {
-        self.account.as_ref().map_or(DEVELOPMENT_ACCOUNT, |(name, _)| name)
+        match &self.whom {
+            Whom::Development => DEVELOPMENT_ACCOUNT,
+            Whom::One(name, _) => name,
+            Whom::Listed(_) => "ACCOUNT",
+        }
     }
 
     /// The account's URL at `addr`.
@@ -116,9 +153,10 @@ impl EndpointPlan {
     /// What a client needs, to paste. The well-known key is no secret; a key of one's own is not shown.
     fn connection_string(&self, addr: SocketAddr) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let key = match &self.account {
-            None => DEVELOPMENT_KEY.to_owned(),
-            Some((_, file)) => format!("(a key in {})", file.display()),
+        let key = match &self.whom {
+            Whom::Development => DEVELOPMENT_KEY.to_owned(),
+            Whom::One(_, file) => format!("(a key in {})", file.display()),
+            Whom::Listed(file) => format!("(its key in {})", file.display()),
         };
         format!(
             "DefaultEndpointsProtocol={scheme};AccountName={};AccountKey={key};BlobEndpoint={};",
@@ -130,27 +168,53 @@ impl EndpointPlan {
 
 /// A running endpoint.
 pub(super) struct Endpoint {
-    pub(super) server: Server,
+    server: Server,
     /// The account's URL.
     pub(super) url: String,
     /// For clients.
     pub(super) connection: String,
+    plan: EndpointPlan,
+    service: Arc<BlobAccounts>,
+    stores: AccountStores,
 }
 
-/// The keys in a file: one or two lines of base64. Anybody who can read them owns the account.
+impl Endpoint {
+    /// Waits for a signal to end. A hang-up is none where accounts come from a file: it is read again.
+    pub(super) async fn until_signal(&mut self, signals: &mut Signals) {
+        while signals.next().await == Heard::HangUp && matches!(self.plan.whom, Whom::Listed(_)) {
+            match self.plan.accounts(&mut self.stores).await {
+                Ok((accounts, served)) => {
+                    self.service.serve(&accounts, &served);
+                    tracing::info!(accounts = accounts.names().count(), "the accounts were read again");
+                }
+                Err(problem) => tracing::error!("the accounts stay as they were: {problem}"),
+            }
+        }
+    }
+
+    /// Finishes running requests, then closes the stores it opened.
+    pub(super) async fn stop(self) -> Result<(), String> {
+        self.server.stop().await;
+        self.stores.close().await
+    }
+}
+
+fn one_account(name: &str, file: &Path) -> Result<Accounts, CliError> {
+    let keys = read_keys(file)?;
+    Accounts::single(name, &keys).map_err(|problem| {
+        CliError::Failed(format!(
+            "the account {name} with the keys in {} cannot be used: {problem}",
+            file.display()
+        ))
+    })
+}
+
+/// The keys in a file: one or two lines of base64.
 fn read_keys(path: &Path) -> Result<Vec<String>, CliError> {
-    use std::os::unix::fs::MetadataExt;
     let failed = |why: String| {
         CliError::Failed(format!("the account key file {} cannot be used: {why}", path.display()))
     };
-    let about = std::fs::metadata(path).map_err(|e| failed(e.to_string()))?;
-    if about.len() > KEY_FILE_MAX {
-        return Err(failed(format!("it is larger than {KEY_FILE_MAX} bytes")));
-    }
-    if about.mode() & 0o007 != 0 {
-        return Err(failed(format!("everybody can read it; chmod 600 {}", path.display())));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let text = private_text(path, KEY_FILE_MAX).map_err(failed)?;
     let keys: Vec<String> =
         text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
     match keys.len() {

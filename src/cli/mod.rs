@@ -4,7 +4,7 @@
 //! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
 //! * `open`, `lease`, `status`, `actions`: seeing and acting on what programs hold; `child` runs a command meanwhile. `ioctl` is what they ask through a
 //!   descriptor, `locate` finds the mount of a path, `table` and `text` show things to people.
-//! * `serve`, `endpoint`: the blob service, alone or beside a mount.
+//! * `serve`, `endpoint`, `accounts`: the blob service, alone or beside a mount.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
 //! * `control`: the socket through which commands talk to the daemon of a mount.
 //! * `backend`: the only module that uses the store, the engine and the kernel's front end; `overview` turns what the
@@ -13,6 +13,7 @@
 //! A failed command prints one sentence on standard error and ends with 1, a wrongly used one with 2, one that a
 //! conflict refused with 75.
 
+mod accounts;
 mod actions;
 mod args;
 mod backend;

@@ -38,18 +38,18 @@ pub(super) fn run(args: ServeArgs, places: &Places) -> Result<(), CliError> {
     let result = runtime.block_on(async {
         let store = backend::open_store(&data).await?;
         let mut signals = Signals::new()?;
-        let endpoint = plan.start(&store)?;
+        let mut endpoint = plan.start(&data, &store).await?;
         report::say(&format!("blobs in {} are served at {}", data.display(), endpoint.url));
         report::say(&format!("connection string: {}", endpoint.connection));
-        signals.next().await;
+        endpoint.until_signal(&mut signals).await;
         report::say("finishing what is running; a second signal ends at once");
         let ending = async {
-            endpoint.server.stop().await;
-            backend::close_store(store).await.map_err(CliError::Failed)
+            let closed = endpoint.stop().await;
+            closed.and(backend::close_store(store).await).map_err(CliError::Failed)
         };
         tokio::select! {
             ended = ending => ended,
-            () = signals.next() => std::process::exit(1),
+            _ = signals.next() => std::process::exit(1),
         }
     });
     // A thread that still waits for something must not keep the process.

@@ -3,11 +3,13 @@
 //! Both spell the same options and end in one value, [`Settings`], where everything is optional and already checked.
 //! Never guesses: a name that is not known is refused with the list of those that are.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
+use super::args::EndpointArgs;
 use crate::fs::policy::{InvalidPolicy, InvalidRule, SharePolicy, ShareRule};
 use crate::fs::strategy::{Concurrency, InvalidConcurrency};
 use crate::share::lease::LeaseDuration;
@@ -21,7 +23,8 @@ pub(super) const THREADS_MAX: usize = 256;
 
 /// The names a person may use, for messages and help.
 pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
-     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
+     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, blob_addr=ADDR, account=NAME, \
+     account_key_file=FILE, accounts=FILE, tls_cert=FILE, tls_key=FILE, copy_from=WHOM, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
 
@@ -66,6 +69,8 @@ pub(super) struct Settings {
     pub(super) concurrency: Option<Concurrency>,
     pub(super) lease: Option<LeaseDuration>,
     pub(super) mandatory_locks: Option<bool>,
+    pub(super) blob_addr: Option<SocketAddr>,
+    pub(super) endpoint: EndpointArgs,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
     pub(super) passthrough: Option<bool>,
@@ -116,7 +121,8 @@ impl Settings {
         let mut settings = Self::from_config_text(&text)
             .map_err(|(line, problem)| ConfigFileError::Invalid { path: path.to_owned(), line, problem })?;
         let base = path.parent().unwrap_or(Path::new(""));
-        for file in [&mut settings.data, &mut settings.log_file].into_iter().flatten() {
+        let own = [&mut settings.data, &mut settings.log_file].into_iter().flatten();
+        for file in own.chain(settings.endpoint.files_mut()) {
             *file = base.join(&*file);
         }
         Ok(settings)
@@ -156,6 +162,8 @@ impl Settings {
             concurrency: self.concurrency.or(weaker.concurrency),
             lease: self.lease.or(weaker.lease),
             mandatory_locks: self.mandatory_locks.or(weaker.mandatory_locks),
+            blob_addr: self.blob_addr.or(weaker.blob_addr),
+            endpoint: self.endpoint.or(weaker.endpoint),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
             passthrough: self.passthrough.or(weaker.passthrough),
@@ -191,11 +199,29 @@ impl Settings {
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
+            ("blob_addr", Some(addr)) => {
+                let why =
+                    |_| bad(name, addr, "an address with a port is expected, such as 127.0.0.1:10000".into());
+                self.blob_addr = Some(addr.parse().map_err(why)?);
+            }
+            ("copy_from", Some(whom)) => self.endpoint.copy_from = Some(choice(name, whom)?),
+            ("account", Some(account)) => self.endpoint.account = Some(non_empty(name, account)?.into()),
+            ("account_key_file" | "accounts" | "tls_cert" | "tls_key", Some(file)) => {
+                let file = non_empty(name, file)?.into();
+                let place = match name {
+                    "account_key_file" => &mut self.endpoint.account_key_file,
+                    "accounts" => &mut self.endpoint.accounts,
+                    "tls_cert" => &mut self.endpoint.tls_cert,
+                    _ => &mut self.endpoint.tls_key,
+                };
+                *place = Some(file);
+            }
             ("log", Some(level)) => self.log = Some(choice(name, level)?),
             ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
             (
                 "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
-                | "threads" | "log" | "log_file",
+                | "threads" | "log" | "log_file" | "blob_addr" | "copy_from" | "account" | "account_key_file"
+                | "accounts" | "tls_cert" | "tls_key",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
@@ -381,6 +407,8 @@ mod tests {
             concurrency: Some(Concurrency::Pessimistic),
             lease: LeaseDuration::seconds(30),
             mandatory_locks: Some(true),
+            blob_addr: None,
+            endpoint: EndpointArgs::default(),
             read_only: Some(true),
             allow_other: Some(true),
             passthrough: Some(false),
@@ -449,9 +477,28 @@ mod tests {
     fn relative_paths_in_a_config_file_start_at_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("leasefs.conf");
-        std::fs::write(&file, "data = blobs\n").unwrap();
+        std::fs::write(&file, "data = blobs\naccounts = keys\n").unwrap();
         let settings = Settings::from_config_file(&file).unwrap();
+        assert_eq!(settings.endpoint.accounts.unwrap(), dir.path().join("keys"));
         assert_eq!(settings.data.unwrap(), dir.path().join("blobs"));
+    }
+
+    #[test]
+    fn an_endpoint_is_an_option_too() {
+        let list = "blob_addr=127.0.0.1:1,account=mine,account_key_file=k,tls_cert=c,tls_key=d,copy_from=own";
+        let all = options(list).unwrap();
+        assert_eq!(all.blob_addr, Some("127.0.0.1:1".parse().unwrap()));
+        assert_eq!(all.endpoint.account.as_deref(), Some("mine"));
+        assert_eq!(all.endpoint.account_key_file.as_deref(), Some(Path::new("k")));
+        assert_eq!(all.endpoint.tls_cert.as_deref(), Some(Path::new("c")));
+        assert_eq!(all.endpoint.tls_key.as_deref(), Some(Path::new("d")));
+        // Whoever names accounts names all that there is to say about them.
+        let both = options("accounts=f").unwrap().or(all);
+        assert_eq!((both.endpoint.account, both.endpoint.accounts), (None, Some("f".into())));
+        assert_eq!(both.endpoint.tls_key, Some("d".into()));
+        assert!(options("blob_addr=here").unwrap_err().to_string().contains("127.0.0.1:10000"));
+        assert!(options("copy_from=me").unwrap_err().to_string().contains("own, loopback, any"));
+        assert!(options("accounts").is_err());
     }
 
     #[test]

@@ -1,8 +1,17 @@
-//! The signals that ask a process to end.
+//! The signals that ask a process to end, or to read its settings again.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error::CliError;
+
+/// What a signal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// Termination or interrupt.
+    End,
+    /// The terminal is gone, or somebody wants settings to be read again.
+    HangUp,
+}
 
 /// Termination, interrupt and hang-up.
 pub(super) struct Signals([Signal; 3]);
@@ -20,12 +29,12 @@ impl Signals {
     }
 
     /// Waits for the next one.
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn next(&mut self) -> Heard {
         let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+            _ = terminate.recv() => Heard::End,
+            _ = interrupt.recv() => Heard::End,
+            _ = hangup.recv() => Heard::HangUp,
         }
     }
 }

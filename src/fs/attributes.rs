@@ -185,6 +185,13 @@ impl Attributes {
     }
 }
 
+/// Whether `key` is one of ours: attributes and extended attributes are under it.
+pub fn is_own_key(key: &str) -> bool {
+    let ours = [MODE, OWNER, GROUP, ATIME, MTIME, CTIME, BTIME, IS_FOLDER, IS_SYMLINK, IS_FIFO, IS_SOCKET];
+    ours.iter().any(|own| own.eq_ignore_ascii_case(key))
+        || key.get(..XATTR.len()).is_some_and(|start| start.eq_ignore_ascii_case(XATTR))
+}
+
 /// The metadata key of the extended attribute `user.NAME`.
 pub fn xattr_key(name: &str) -> String {
     hex(XATTR, name.as_bytes())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::share::Moment;
+use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, BlobProperties, NewContent, Preconditions, Progress, crash_point};
 
 use super::Engine;
@@ -82,13 +83,18 @@ impl Engine {
     }
 
     fn commit_at(&self, file: &OpenFile, at: &BlobPath) -> Result<()> {
+        self.commit_with(file, at, None)
+    }
+
+    /// Commits for somebody who showed the id of the lease on the blob.
+    pub(super) fn commit_with(&self, file: &OpenFile, at: &BlobPath, shown: Option<LeaseId>) -> Result<()> {
         let local = self.local()?;
         let blob = local.find(at)?.blob.ok_or(FsError::Stale)?;
         if Ino::of(blob.id) != file.ino() {
             // Somebody else removed the file and made another one of that name.
             return Err(FsError::Stale);
         }
-        let info = Committing { engine: self, ino: file.ino(), blob };
+        let info = Committing { engine: self, ino: file.ino(), blob, shown };
         let page_cache_agrees = file.commit(local, at, &info)?;
         if let Some(maker) = file.take_maker() {
             self.habits.note(maker, file.is_small());
@@ -128,6 +134,8 @@ pub(super) struct Committing<'a> {
     pub(super) engine: &'a Engine,
     pub(super) ino: Ino,
     pub(super) blob: Arc<BlobProperties>,
+    /// The id of the lease on the blob that the caller showed.
+    pub(super) shown: Option<LeaseId>,
 }
 
 impl CommitInfo for Committing<'_> {
@@ -148,7 +156,8 @@ impl CommitInfo for Committing<'_> {
     }
 
     fn fence(&self, base: &BlobProperties) -> Preconditions {
-        self.engine.fence(self.ino, base, &self.blob)
+        let fence = self.engine.fence(self.ino, base, &self.blob);
+        Preconditions { lease: self.shown.or(fence.lease), ..fence }
     }
 
     fn committed(&self, properties: &BlobProperties) {

@@ -44,7 +44,7 @@ impl Engine {
             return Ok(false);
         }
         let store = self.local()?;
-        let info = Committing { engine: self, ino: file.ino(), blob: file.base() };
+        let info = Committing { engine: self, ino: file.ino(), blob: file.base(), shown: None };
         if let Some(copy) = file.aside() {
             file.save(store, &copy, &info, &Preconditions::default())?;
             return Ok(false);

@@ -35,6 +35,13 @@ pub struct DirectoryEntry {
     fetched_at: u64,
 }
 
+impl DirectoryEntry {
+    /// What the look-up found.
+    pub(super) fn found(&self) -> &Found {
+        &self.found
+    }
+}
+
 /// A directory being read.
 #[derive(Debug)]
 pub(super) struct DirectoryStream {
@@ -166,7 +173,7 @@ impl Engine {
         }
     }
 
-    fn entries(
+    pub(super) fn entries(
         &self,
         ino: Ino,
         prefix: &str,

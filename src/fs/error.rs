@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::share::lease::LeaseRefusal;
 use crate::store::StoreError;
 
 /// The result of an engine operation.
@@ -13,6 +14,27 @@ pub enum FsError {
     /// No such file or directory.
     #[error("no such file or directory")]
     NotFound,
+    /// The directory that the path goes through does not exist.
+    #[error("the directory above does not exist")]
+    NoParent,
+    /// No such share.
+    #[error("no such share")]
+    NoShare,
+    /// The share is in use.
+    #[error("the share is in use: {0}")]
+    ShareInUse(&'static str),
+    /// The file has the read-only attribute.
+    #[error("the file is read-only")]
+    ReadOnly,
+    /// Bytes behind the end of the file.
+    #[error("the range is behind the end of the file, which has {size} bytes")]
+    OutOfRange {
+        /// How long the file is.
+        size: u64,
+    },
+    /// The lease on the file, or the lack of one, stands in the way of a call or of a lease action.
+    #[error("{0}")]
+    Lease(LeaseRefusal),
     /// The name is taken.
     #[error("the name exists already")]
     Exists,

@@ -137,7 +137,22 @@ impl Gate {
 
     /// Opens `ino` for `holder`, or says what stands in the way.
     pub async fn open(self: &Arc<Self>, ino: Ino, claim: Claim, holder: Holder) -> Result<OpenPermit> {
-        self.unless_ghosts(|| self.try_open(ino, claim, holder)).await
+        self.unless_ghosts(|| self.try_open(ino, claim, holder, false)).await
+    }
+
+    /// Opens `ino` for one short call. Whoever meets such an open waits for it, as for one that looks closed.
+    pub async fn open_briefly(
+        self: &Arc<Self>,
+        ino: Ino,
+        claim: Claim,
+        holder: Holder,
+    ) -> Result<OpenPermit> {
+        self.unless_ghosts(|| self.try_open(ino, claim, holder, true)).await
+    }
+
+    /// Asks for the right to remove `ino` now: refused while anybody has it open, and never makes it pending.
+    pub async fn remove_unused(self: &Arc<Self>, ino: Ino) -> Result<RemovePermit> {
+        self.unless_ghosts(|| self.try_remove_unused(ino)).await
     }
 
     /// Asks for the right to remove `ino`: an open with delete access, the mark, and the close, in one step.
@@ -218,17 +233,21 @@ impl Gate {
         OpenId(self.next_open.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn try_open(self: &Arc<Self>, ino: Ino, claim: Claim, holder: Holder) -> Attempt<OpenPermit> {
+    fn try_open(
+        self: &Arc<Self>,
+        ino: Ino,
+        claim: Claim,
+        holder: Holder,
+        ghost: bool,
+    ) -> Attempt<OpenPermit> {
         let id = self.next_id();
         let mut shard = self.shard(ino).lock();
-        shard
-            .files
-            .entry(ino)
-            .or_default()
-            .state
-            .try_open(id, claim.access, claim.share)
-            .map_err(|refusal| shard.refused(ino, refusal, claim))?;
-        shard.holders.insert(id, Held { holder, ghost: false });
+        let watched = shard.files.entry(ino).or_default();
+        if let Err(refusal) = watched.state.try_open(id, claim.access, claim.share) {
+            return Err(shard.refused(ino, refusal, claim));
+        }
+        watched.ghosts += usize::from(ghost);
+        shard.holders.insert(id, Held { holder, ghost });
         Ok(OpenPermit::granted(self, ino, id, claim.access))
     }
 
@@ -249,6 +268,26 @@ impl Gate {
             (Closed::Remaining | Closed::Unknown, DeleteRule::Posix) => {
                 state.clear_delete();
                 Ok(Removal::Detach)
+            }
+        }
+    }
+
+    fn try_remove_unused(self: &Arc<Self>, ino: Ino) -> Attempt<RemovePermit> {
+        {
+            let shard = self.shard(ino).lock();
+            if let Some(watched) = shard.files.get(&ino)
+                && watched.state.open_count() > 0
+            {
+                let pending = watched.state.is_delete_pending();
+                let error = if pending { FsError::DeletePending } else { FsError::SharingViolation };
+                return Err(Refused { error, only_ghosts: watched.only_ghosts() });
+            }
+        }
+        match self.try_remove(ino, DeleteRule::Posix)? {
+            Removal::Now(permit) => Ok(permit),
+            // Opened between the two looks, and still not removed.
+            Removal::Pending(_) | Removal::Detach => {
+                Err(Refused { error: FsError::SharingViolation, only_ghosts: false })
             }
         }
     }

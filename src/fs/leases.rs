@@ -100,8 +100,16 @@ impl Engine {
         }
         let now = now();
         let Some(holder) = blob.lease.holder(now) else { return Ok(None) };
-        let ours = self.leases.id(Ino::of(blob.id)) == Some(holder) || self.leases.is_left_over(holder);
-        if ours { Ok(Some(holder)) } else { Err(leased(&blob.lease, now)) }
+        if self.is_own_lease(Ino::of(blob.id), holder) {
+            Ok(Some(holder))
+        } else {
+            Err(leased(&blob.lease, now))
+        }
+    }
+
+    /// Whether the lease `id` on `ino` is held by this engine, or was by one that died.
+    pub(super) fn is_own_lease(&self, ino: Ino, id: LeaseId) -> bool {
+        self.leases.id(ino) == Some(id) || self.leases.is_left_over(id)
     }
 
     /// The conditions of a change that only a stranger's lease forbids.

@@ -9,6 +9,7 @@
 //! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
 //! * `range_locks`: byte ranges, and waiting for them.
+//! * [`requests`]: calls by path, for front ends without handles. [`shares`]: the engines of a process.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
@@ -46,6 +47,8 @@ mod place;
 pub mod policy;
 mod range_locks;
 mod rename;
+pub mod requests;
+pub mod shares;
 mod stat;
 mod status;
 mod sticky;
@@ -153,6 +156,8 @@ pub struct Engine {
     passthrough: AtomicBool,
     /// Has the kernel forget the pages of a file.
     content_forgetter: OnceLock<ContentForgetter>,
+    /// Has the kernel forget what calls by path made outdated.
+    announcer: OnceLock<watch::Announcer>,
     /// The engine itself, for work that outlives a call.
     this: Weak<Engine>,
 }
@@ -199,6 +204,7 @@ impl Engine {
             habits: Habits::default(),
             started: now(),
             content_forgetter: OnceLock::new(),
+            announcer: OnceLock::new(),
             this: Weak::clone(this),
         });
         engine.finish_old_removes().await?;

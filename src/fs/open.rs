@@ -23,6 +23,7 @@ use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
 use super::place::Guarded;
+use super::requests::is_read_only_by_attribute;
 use super::stat::Stat;
 use super::{Engine, now};
 
@@ -180,7 +181,7 @@ impl Engine {
         let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
         let lease = match self.take_lease(claim) {
             TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
-            TakeLease::No => None,
+            TakeLease::No | TakeLease::Judged => None,
         };
         let file = Arc::new(OpenFile::new(ino, content, blob));
         file.set_maker(caller.pid);
@@ -229,13 +230,18 @@ impl Engine {
         let (blob, content) = self.one_look(ino, at)?;
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         must_be_file(attributes.kind)?;
+        if request.is_some_and(|request| request.access().contains(Access::WRITE))
+            && is_read_only_by_attribute(&blob.metadata, &attributes)
+        {
+            return Err(FsError::ReadOnly);
+        }
         let lease = match take_lease {
             TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
             TakeLease::No if permit.access().contains(Access::WRITE) => {
                 self.lease_for(&blob)?;
                 None
             }
-            TakeLease::No => None,
+            TakeLease::No | TakeLease::Judged => None,
         };
         let file = match self.attach_open(ino) {
             Some(file) => {
@@ -254,7 +260,7 @@ impl Engine {
         self.nodes.hold(ino, *parent, segment);
         // Not the version that the store has by now: the one whose bytes this open is going to see.
         let (etag, mtime) = (file.base().etag, attributes.mtime);
-        let info = Committing { engine: self, ino, blob };
+        let info = Committing { engine: self, ino, blob, shown: None };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
         let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
         Ok(Attached { file, route: self.note_cache(ino, etag, route), lease })
@@ -351,6 +357,8 @@ fn must_be_file(kind: Kind) -> Result<()> {
 pub(super) enum TakeLease {
     Yes,
     No,
+    /// No, and it was judged already whether one is in the way.
+    Judged,
 }
 
 /// One more use of a file.

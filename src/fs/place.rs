@@ -1,5 +1,6 @@
 //! Where a file's blob is, for as long as it has to stay there.
 
+use crate::share::lease::LeaseId;
 use crate::store::BlobPath;
 
 use super::attributes::Attributes;
@@ -44,6 +45,16 @@ impl Engine {
         ino: Ino,
         action: impl FnOnce(Place<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.with_place_for(ino, None, action).await
+    }
+
+    /// The same for somebody who showed the id of the lease on the blob.
+    pub(super) async fn with_place_for<T>(
+        &self,
+        ino: Ino,
+        shown: Option<LeaseId>,
+        action: impl FnOnce(Place<'_>) -> Result<T>,
+    ) -> Result<T> {
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
@@ -51,7 +62,7 @@ impl Engine {
         };
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
         let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
-        let info = Committing { engine: self, ino, blob };
+        let info = Committing { engine: self, ino, blob, shown };
         action(Place { store, at: Some(at), info: Some(&info), mtime, now: now() })
     }
 }

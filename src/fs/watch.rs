@@ -6,6 +6,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use crate::store::{ChangeEvent, ChangeFeed, Found};
 
 use super::Engine;
@@ -26,6 +28,9 @@ pub enum Outdated {
     /// The bytes and attributes of a file.
     File(Ino),
 }
+
+/// Has whoever remembers these things forget them; done when they have.
+pub(super) type Announcer = Box<dyn Fn(Vec<Outdated>) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Tells what is outdated, until the engine or the store ends.
 pub struct Watch {
@@ -48,6 +53,24 @@ impl Engine {
         // A second watcher of the same engine would not be waited for; there is one mount.
         let _ = self.lag.set(feed.lag());
         Ok(Watch { engine: Weak::clone(&self.this), feed, root: self.root })
+    }
+
+    /// Says whom to tell what calls by path have made outdated. The first one to say so is told.
+    pub fn announce_with(
+        &self,
+        announcer: impl Fn(Vec<Outdated>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) {
+        // A share is mounted once.
+        let _ = self.announcer.set(Box::new(announcer));
+    }
+
+    /// Returns when nobody remembers these things any more. For callers that hold no guard and no open: whoever is
+    /// told may have to finish first what waits for them.
+    pub(super) async fn announce(&self, outdated: Vec<Outdated>) {
+        self.guards.changed_by_others();
+        if let Some(announcer) = self.announcer.get() {
+            announcer(outdated).await;
+        }
     }
 
     /// Waits until the watcher has dealt with everything that others have changed so far, if somebody watches.

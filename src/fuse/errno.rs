@@ -7,7 +7,7 @@ use crate::fs::FsError;
 /// The errno that tells a program what the engine said.
 pub(super) fn errno(error: &FsError) -> Errno {
     match error {
-        FsError::NotFound => Errno::ENOENT,
+        FsError::NotFound | FsError::NoParent | FsError::NoShare => Errno::ENOENT,
         FsError::Exists => Errno::EEXIST,
         FsError::NotADirectory => Errno::ENOTDIR,
         FsError::IsADirectory => Errno::EISDIR,
@@ -17,11 +17,17 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::Reserved | FsError::NotPermitted(_) => Errno::EPERM,
         FsError::BadAccess | FsError::BadHandle => Errno::EBADF,
         // As the Linux SMB client reports both of them.
-        FsError::SharingViolation | FsError::DeletePending | FsError::Leased(_) => Errno::EBUSY,
+        FsError::SharingViolation
+        | FsError::DeletePending
+        | FsError::Leased(_)
+        | FsError::Lease(_)
+        | FsError::ShareInUse(_) => Errno::EBUSY,
+        // As it reports a read-only file on a server, to root too.
+        FsError::ReadOnly => Errno::EACCES,
         FsError::RangeLocked => Errno::EAGAIN,
         FsError::Deadlock => Errno::EDEADLK,
         FsError::Interrupted => Errno::EINTR,
-        FsError::Invalid(_) => Errno::EINVAL,
+        FsError::Invalid(_) | FsError::OutOfRange { .. } => Errno::EINVAL,
         FsError::NoSuchOffset => Errno::ENXIO,
         FsError::TooLarge => Errno::EFBIG,
         FsError::NoAttribute => Errno::ENODATA,

@@ -32,9 +32,14 @@ impl Accounts {
         Self(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![key])]))
     }
 
+    /// No account.
+    pub fn none() -> Self {
+        Self(BTreeMap::new())
+    }
+
     /// One account with one key or two.
     pub fn single(name: &str, keys: &[String]) -> Result<Self, String> {
-        Self(BTreeMap::new()).with(name, keys)
+        Self::none().with(name, keys)
     }
 
     /// These accounts and one more.
@@ -52,6 +57,19 @@ impl Accounts {
             return Err("the account is named twice".to_owned());
         }
         Ok(self)
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// That account alone, if there is such a one.
+    #[must_use]
+    pub fn only(&self, name: &str) -> Self {
+        Self(
+            self.0.get_key_value(name).map(|(name, keys)| (name.clone(), keys.clone())).into_iter().collect(),
+        )
     }
 
     /// Whether there is such an account.

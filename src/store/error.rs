@@ -144,6 +144,9 @@ pub enum Limit {
     /// Stored access policies.
     #[error("a container has at most 5 stored access policies")]
     Policies,
+    /// Snapshots of one container.
+    #[error("a container has at most 200 snapshots")]
+    ContainerSnapshots,
     /// Size of the service's settings.
     #[error("the settings of the service have at most 64 KiB")]
     ServiceProperties,

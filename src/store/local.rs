@@ -19,13 +19,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::api::{ByteRange, NewContent, SnapshotId};
+use super::api::{ByteRange, DeleteSnapshots, NewContent, SnapshotId};
 use super::blob::{BlobProperties, Metadata};
 use super::body::{BlobBody, Upload};
 use super::changes::ChangeFeed;
 use super::conditions::Preconditions;
+use super::container::ContainerProperties;
 use super::error::Result;
-use super::names::BlobPath;
+use super::names::{BlobPath, ContainerName};
 
 /// One changed range of a [patch](LocalStore::patch).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,9 @@ impl Change {
         Self { from: Some(range.start), range }
     }
 }
+
+/// Snapshots that one container has at most.
+pub const CONTAINER_SNAPSHOTS_MAX: usize = 200;
 
 /// The extra abilities of a local store.
 #[async_trait]
@@ -126,6 +130,35 @@ pub trait LocalStore: Send + Sync {
     /// A blob at `to` is replaced, refused or exchanged as `mode` says. The caller makes sure that `to` is not
     /// below `from`, and that nothing is below `to/` unless the mode is an exchange.
     fn rename(&self, from: &BlobPath, to: &BlobPath, mode: RenameMode) -> Result<()>;
+
+    /// Keeps a whole container as it is now, readable as [`ContainerName::at_snapshot`] of the answered id with every
+    /// call that reads, and never changed again. `metadata` replaces the container's own. At most
+    /// [`CONTAINER_SNAPSHOTS_MAX`] of one container.
+    ///
+    /// Content is shared; only small content, which is in the index, is copied, and the content of files that are
+    /// being written in place: such a file is in the snapshot as it was at some moment of this call. Whoever holds
+    /// uncommitted content commits it before.
+    async fn snapshot_container(
+        &self,
+        name: &ContainerName,
+        metadata: Option<Metadata>,
+    ) -> Result<(SnapshotId, ContainerProperties)>;
+
+    /// Snapshots of a container, oldest first; their properties have the container's own name.
+    fn container_snapshots(&self, name: &ContainerName) -> Result<Vec<(SnapshotId, ContainerProperties)>>;
+
+    /// Deletes one snapshot of a container. [`ContainerNotFound`](super::StoreError::ContainerNotFound) if there is
+    /// none. Readers of it keep what they have open.
+    async fn delete_container_snapshot(&self, name: &ContainerName, snapshot: SnapshotId) -> Result<()>;
+
+    /// [`BlobStore::delete_container`](super::BlobStore::delete_container) that says what becomes of its snapshots:
+    /// [`SnapshotsPresent`](super::StoreError::SnapshotsPresent) if there are some and they are to stay.
+    async fn delete_container_with(
+        &self,
+        name: &ContainerName,
+        snapshots: DeleteSnapshots,
+        conditions: &Preconditions,
+    ) -> Result<()>;
 
     /// Stores content that patches left in several pieces as one file again, if that is cheap and nobody reads
     /// the blob. Does nothing otherwise.

@@ -19,9 +19,12 @@ mod error;
 mod kinds;
 mod listing;
 mod local;
+pub mod mirror;
 mod names;
+mod ranges;
 pub mod sparse;
 mod tags;
+mod upstream;
 
 pub use api::{
     BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
@@ -39,8 +42,9 @@ pub use kinds::{
 };
 pub use listing::{BlobPage, ListItem, ListQuery, TaggedBlob, TaggedPage};
 pub use local::{
-    Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress, RenameMode, Scratch,
-    ScratchHome, Space,
+    CONTAINER_SNAPSHOTS_MAX, Change, ContentReader, Exposure, Found, LocalStore, Piece, Pin, Progress,
+    RenameMode, Scratch, ScratchHome, Space,
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
+pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};

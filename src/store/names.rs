@@ -3,12 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::share::Moment;
+
+use super::api::SnapshotId;
+
 /// Longest blob name, in characters, as the Blob service counts.
 pub(super) const BLOB_NAME_CHARS_MAX: usize = 1024;
 
 /// Container names that break the rules because they mean something: the container of blobs whose URL names none, and
 /// the one of web sites.
 const SPECIAL: [&str; 2] = ["$root", "$web"];
+
+/// Stands between a container's name and the moment of a snapshot of it. No request can name such a container, because
+/// [`ContainerName::new`] refuses the mark.
+const SNAPSHOT_MARK: char = '@';
 
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +59,24 @@ impl ContainerName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The hidden container that a snapshot of this one is: it can be read like any other, and never changed.
+    pub fn at_snapshot(&self, snapshot: SnapshotId) -> Self {
+        // The sign bit turned over, so that names sort like moments.
+        Self(format!("{}{SNAPSHOT_MARK}{:016x}", self.0, snapshot.0.0 ^ i64::MIN).into())
+    }
+
+    /// The container and the snapshot of it that this is, if it is one.
+    pub fn as_snapshot(&self) -> Option<(ContainerName, SnapshotId)> {
+        let (container, moment) = self.0.split_once(SNAPSHOT_MARK)?;
+        let moment = u64::from_str_radix(moment, 16).ok()?.cast_signed() ^ i64::MIN;
+        Some((Self(container.into()), SnapshotId(Moment(moment))))
+    }
+
+    /// Whether this is a snapshot of a container.
+    pub fn is_snapshot(&self) -> bool {
+        self.0.contains(SNAPSHOT_MARK)
     }
 }
 
@@ -143,6 +169,20 @@ mod tests {
         for bad in ["", "$", "$any", "ab", "Abc", "a--b", "-ab", "ab-", "a_b", "a.b", &"x".repeat(64)] {
             assert!(ContainerName::new(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_a_container_that_nobody_can_name() {
+        let share = ContainerName::new("share").unwrap();
+        for moment in [i64::MIN, -100, 0, 1_763_388_000_000_000_100, i64::MAX] {
+            let snapshot = SnapshotId(Moment(moment));
+            let hidden = share.at_snapshot(snapshot);
+            assert!(hidden.is_snapshot() && !share.is_snapshot());
+            assert_eq!(hidden.as_snapshot(), Some((share.clone(), snapshot)));
+            assert!(ContainerName::new(hidden.as_str()).is_err());
+        }
+        let names = [-100, 0, 100].map(|moment| share.at_snapshot(SnapshotId(Moment(moment))));
+        assert!(names.is_sorted());
     }
 
     #[test]

@@ -55,20 +55,20 @@ async fn a_request_without_end_does_not_keep_the_server() {
 }
 
 /// `leasefs serve`, ended when dropped.
-struct Served {
+pub struct Served {
     child: Child,
-    addr: std::net::SocketAddr,
-    said: String,
+    pub addr: std::net::SocketAddr,
+    pub said: String,
 }
 
-fn serve(words: &[&str]) -> Command {
+pub fn serve(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasefs"));
     command.arg("serve").args(words).env_remove("LEASEFS_LOG").stdin(Stdio::null());
     command
 }
 
 impl Served {
-    fn start(data: &Path, words: &[&str]) -> Self {
+    pub fn start(data: &Path, words: &[&str]) -> Self {
         let mut command = serve(&["--data", data.to_str().unwrap(), "--blob-addr", "127.0.0.1:0"]);
         let mut child = command.args(words).stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -78,11 +78,11 @@ impl Served {
         Self { child, addr: said[start..end].parse().unwrap(), said }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    fn exit_code(&mut self) -> Option<i32> {
+    pub fn exit_code(&mut self) -> Option<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -102,7 +102,7 @@ impl Drop for Served {
 }
 
 #[track_caller]
-fn refused(output: &Output, code: i32, parts: &[&str]) {
+pub fn refused(output: &Output, code: i32, parts: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "one sentence: {said}");

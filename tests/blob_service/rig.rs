@@ -93,7 +93,31 @@ pub fn signed(method: &str, target: &str, extra: &[(&str, &str)], body: &[u8]) -
 /// The head of such a request; the body has `length` bytes.
 pub fn signed_head(method: &str, target: &str, extra: &[(&str, &str)], length: usize) -> Vec<u8> {
     let target = format!("/{DEVELOPMENT_ACCOUNT}{target}");
-    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    head_signed_by(DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, method, &target, extra, length)
+}
+
+/// A request for any target, signed by any account.
+pub fn signed_by(
+    (account, key): (&str, &str),
+    method: &str,
+    target: &str,
+    extra: &[(&str, &str)],
+    body: &[u8],
+) -> Vec<u8> {
+    let mut message = head_signed_by(account, key, method, target, extra, body.len());
+    message.extend_from_slice(body);
+    message
+}
+
+fn head_signed_by(
+    account: &str,
+    key: &str,
+    method: &str,
+    target: &str,
+    extra: &[(&str, &str)],
+    length: usize,
+) -> Vec<u8> {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let mut headers = HeaderMap::new();
     let mut set = |name: &str, value: &str| {
         headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -106,9 +130,9 @@ pub fn signed_head(method: &str, target: &str, extra: &[(&str, &str)], length: u
         set(name, value);
     }
     let query = Query::parse(query).unwrap();
-    let key = AccountKey::parse(DEVELOPMENT_KEY).unwrap();
+    let key = AccountKey::parse(key).unwrap();
     let parts = SignedParts { method, path, query: &query, headers: &headers };
-    let signature = authorization(DEVELOPMENT_ACCOUNT, &key, &parts);
+    let signature = authorization(account, &key, &parts);
     let mut message = format!("{method} {target} HTTP/1.1\r\nAuthorization: {signature}\r\n");
     for (name, value) in &headers {
         message.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -169,7 +170,7 @@ impl Model {
             21 => Step::Blocks { name: any_name, seed, sizes: vec![size % 700, size, 900, 2000] },
             22 if name != other_name => Step::Copy { from: name, to: other_name },
             23 => Step::TakeOver { name, seed },
-            _ => Step::Unseen(seed % 6),
+            _ => Step::Unseen(seed % 8),
         }
     }
 
@@ -438,6 +439,43 @@ impl Worker {
         }
     }
 
+    /// Snapshots of the whole container, each knowing what it must hold; only some are kept.
+    async fn share_snapshot(&self, before: &Model) {
+        let store = &self.store;
+        // One file is being written in place meanwhile, so it has to be copied.
+        let held = before.blobs.keys().find(|name| name.starts_with("top/")).and_then(|name| {
+            let reader = store.reader(&at(name)).unwrap();
+            let scratch = reader.as_file().map(|_| store.take_over(Some(&at(name)), &reader))?.ok()?;
+            let metadata = reader.properties().metadata.clone();
+            let new = NewContent { metadata, ..NewContent::default() };
+            store.publish(&at(name), &scratch, reader.size(), new, &ALWAYS).unwrap();
+            Some(scratch)
+        });
+        let digest = digest(&before.blobs);
+        store.snapshot_container(&share(), Some([("digest".to_owned(), digest)].into())).await.unwrap();
+        drop(held);
+        let taken = store.container_snapshots(&share()).unwrap();
+        for (snapshot, _) in taken.iter().rev().skip(2) {
+            store.delete_container_snapshot(&share(), *snapshot).await.unwrap();
+        }
+    }
+
+    /// A snapshot that needs more than one batch.
+    async fn big_share_snapshot(&self) {
+        let store = &self.store;
+        let name = ContainerName::new("big").unwrap();
+        if store.create_container(&name, Metadata::new(), PublicAccess::None).await.is_ok() {
+            for index in 0..12 {
+                let path = BlobPath::new(name.clone(), BlobName::new(format!("a/b{index}")).unwrap());
+                let metadata = [("big".to_owned(), "x".repeat(100_000))].into();
+                let new = NewContent { metadata, ..NewContent::default() };
+                store.put_blob(&path, vec![1; 10 * index].into(), new, &ALWAYS).await.unwrap();
+            }
+        }
+        let (snapshot, _) = store.snapshot_container(&name, None).await.unwrap();
+        store.delete_container_snapshot(&name, snapshot).await.unwrap();
+    }
+
     async fn unseen(&self, which: u8, before: &Model) {
         let store = &self.store;
         let first = before.blobs.keys().next();
@@ -480,13 +518,36 @@ impl Worker {
                     .unwrap();
             }
             (4, _) => self.settings(before.blobs.keys().next_back()).await,
+            (5, _) => self.share_snapshot(before).await,
+            (6, _) => self.big_share_snapshot().await,
             (_, _) => LocalStore::sync(&**store).await.unwrap(),
         }
     }
 }
 
+/// Names what is in a container in a few letters.
+fn digest(blobs: &BTreeMap<String, Blob>) -> String {
+    let mut hasher = DefaultHasher::new();
+    for (name, blob) in blobs {
+        (name, &blob.bytes, &blob.note).hash(&mut hasher);
+    }
+    format!("{:x}", hasher.finish())
+}
+
+/// Every snapshot of the container holds what its metadata says it was taken of.
+pub(crate) fn assert_snapshots(store: &EmbeddedStore, context: &str) {
+    for (snapshot, properties) in store.container_snapshots(&share()).unwrap_or_default() {
+        let found = digest(&read_container(store, &share().at_snapshot(snapshot)));
+        assert_eq!(found, properties.metadata["digest"], "{context}: the snapshot {snapshot:?}");
+    }
+}
+
 /// Everything that is in the container.
 pub(crate) fn read_back(store: &EmbeddedStore) -> BTreeMap<String, Blob> {
+    read_container(store, &share())
+}
+
+fn read_container(store: &EmbeddedStore, container: &ContainerName) -> BTreeMap<String, Blob> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let query = ListQuery {
         prefix: String::new(),
@@ -495,10 +556,11 @@ pub(crate) fn read_back(store: &EmbeddedStore) -> BTreeMap<String, Blob> {
         max: usize::MAX,
         ..ListQuery::default()
     };
-    let Ok(page) = runtime.block_on(store.list_blobs(&share(), &query)) else { return BTreeMap::new() };
+    let Ok(page) = runtime.block_on(store.list_blobs(container, &query)) else { return BTreeMap::new() };
     let read = |item| {
         let ListItem::Blob { name, properties } = item else { panic!("a flat listing has no prefixes") };
-        let reader = store.reader(&at(&name)).unwrap();
+        let path = BlobPath::new(container.clone(), BlobName::new(name.clone()).unwrap());
+        let reader = store.reader(&path).unwrap();
         let mut bytes = vec![0; reader.size() as usize];
         reader.read_at(&mut bytes, 0).unwrap();
         let note = properties.metadata.get("note").cloned().unwrap_or_default();

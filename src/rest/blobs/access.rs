@@ -88,7 +88,10 @@ impl BlobService {
             Resource::Blob(container, name) => (Some(container.as_str()), Some(name.as_str())),
         };
         let acl = match container {
-            Some(container) if claim.asks_for_acl() => self.acl_of(container).await?,
+            // The containers are those of the accounts known here, whatever account the URL names.
+            Some(container) if claim.asks_for_acl() && self.accounts.knows(&target.account) => {
+                self.acl_of(container).await?
+            }
             _ => None,
         };
         let snapshot = parts.query.filled("snapshot");

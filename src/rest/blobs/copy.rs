@@ -43,7 +43,7 @@ impl BlobService {
                 };
                 self.copy_own(call, &own, at, request).await?
             }
-            elsewhere @ CopyFrom::Elsewhere(_) => {
+            elsewhere @ (CopyFrom::Neighbour(..) | CopyFrom::Elsewhere(_)) => {
                 self.copy_elsewhere(call, &elsewhere, at, &id, put_blob_max(call.version)).await?.0
             }
         };
@@ -200,10 +200,10 @@ impl BlobService {
             completed: call.now,
         };
         let new = NewContent {
-            metadata: call.metadata()?,
+            metadata: call.metadata_if_any()?.unwrap_or_else(|| fetched.metadata.clone()),
             headers: fetched.headers.clone(),
             content_md5: None,
-            tags: call.tags()?,
+            tags: if copies_tags(call)? { fetched.tags.clone() } else { call.tags()? },
             tier: call.tier()?,
             copy: Some(copy),
         };

@@ -166,6 +166,7 @@ fn limit_code(limit: Limit) -> ErrorCode {
         Limit::BlockList => ErrorCode::BlockListTooLong,
         Limit::PageBlobSize => ErrorCode::InvalidHeaderValue,
         Limit::Policies => ErrorCode::InvalidXmlDocument,
+        Limit::ContainerSnapshots => ErrorCode::ShareSnapshotCountExceeded,
         Limit::ServiceProperties => ErrorCode::RequestBodyTooLarge,
     }
 }

@@ -21,6 +21,7 @@ mod failure;
 mod leases;
 mod listing;
 mod needs;
+mod neighbours;
 mod operation;
 mod pages;
 mod properties;
@@ -52,10 +53,12 @@ use access::refuse_secondary_writes;
 use call::{Call, Caller};
 use cors::Settings;
 use failure::{Failure, Result};
+use neighbours::Neighbours;
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
 use reply::Reply;
 use route::Target;
 
+pub use neighbours::{BlobAccounts, Stores};
 pub use source::CopySources;
 
 /// What the `Server` header says.
@@ -75,11 +78,12 @@ impl<S: BlobStore + LocalStore> ServedStore for S {}
 /// Where the time comes from.
 pub type Clock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
-/// The Blob protocol over one store.
+/// The Blob protocol over one store: one account.
 pub struct BlobService {
     store: Arc<dyn ServedStore>,
     accounts: Accounts,
     copy_sources: CopySources,
+    neighbours: Neighbours,
     settings: Settings,
     /// The time: of this machine, unless a test moves it together with the store's.
     clock: Clock,
@@ -102,6 +106,7 @@ impl BlobService {
             store,
             accounts,
             copy_sources,
+            neighbours: Neighbours::default(),
             settings: Settings::default(),
             clock: Arc::new(now),
             requests: AtomicU64::new(0),

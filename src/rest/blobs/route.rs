@@ -44,24 +44,38 @@ impl Target {
     /// Reads the host and the path as they came. `of_container` says that the request is about a container (its query
     /// says so), which decides what a single name means: without it, it is a blob of the root container.
     pub(super) fn parse(host: &str, path: &str, of_container: bool) -> Result<Self, BadUrl> {
-        let path = path.strip_prefix('/').ok_or(BadUrl)?;
-        let (account, rest, in_host) = match account_of_host(host) {
-            Some(account) => (account, path, true),
-            None => {
-                let (account, rest) = path.split_once('/').unwrap_or((path, ""));
-                (account, rest, false)
-            }
-        };
-        let account = decoded(account)?;
-        let (account, secondary) = match account.strip_suffix(SECONDARY) {
-            Some(primary) => (primary.to_owned(), true),
-            None => (account, false),
-        };
-        if account.is_empty() {
-            return Err(BadUrl);
-        }
+        let Named { account, secondary, in_host, rest } = named(host, path)?;
         Ok(Self { account, secondary, in_host, resource: resource(rest, of_container)? })
     }
+}
+
+/// The account that a host and a path name, as [`Target::parse`] reads them.
+pub(super) fn account_of(host: &str, path: &str) -> Result<String, BadUrl> {
+    named(host, path).map(|named| named.account)
+}
+
+/// The account of a URL, and the path behind it.
+struct Named<'p> {
+    account: String,
+    secondary: bool,
+    in_host: bool,
+    rest: &'p str,
+}
+
+fn named<'p>(host: &str, path: &'p str) -> Result<Named<'p>, BadUrl> {
+    let path = path.strip_prefix('/').ok_or(BadUrl)?;
+    let (account, rest, in_host) = match account_of_host(host) {
+        Some(account) => (decoded(account)?, path, true),
+        None => {
+            let (account, rest) = path.split_once('/').unwrap_or((path, ""));
+            (decoded(account)?, rest, false)
+        }
+    };
+    let (account, secondary) = match account.strip_suffix(SECONDARY) {
+        Some(primary) => (primary.to_owned(), true),
+        None => (account, false),
+    };
+    if account.is_empty() { Err(BadUrl) } else { Ok(Named { account, secondary, in_host, rest }) }
 }
 
 fn resource(path: &str, of_container: bool) -> Result<Resource, BadUrl> {

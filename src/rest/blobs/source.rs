@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use super::receive::Received;
 use super::route::{Resource, Target};
 use crate::rest::server::BodyError;
 use crate::store::{
-    BlobName, BlobPath, ContainerName, HttpHeaders, Preconditions, SnapshotId, StoreError, Tags,
+    BlobName, BlobPath, ContainerName, HttpHeaders, Metadata, Preconditions, SnapshotId, StoreError, Tags,
 };
 use crate::wire::checksum::{Declared, Summing, Wanted};
 use crate::wire::query::Query;
@@ -52,11 +52,13 @@ pub enum CopySources {
 pub(super) enum CopyFrom {
     /// A blob of this service.
     Own(OwnSource),
+    /// A blob of another account of this server.
+    Neighbour(Arc<BlobService>, OwnSource),
     /// Elsewhere.
     Elsewhere(String),
 }
 
-/// A blob of this service, or one of its snapshots.
+/// A blob of a service, or one of its snapshots.
 #[derive(Clone, Debug)]
 pub(super) struct OwnSource {
     pub(super) at: BlobPath,
@@ -68,6 +70,8 @@ pub(super) struct OwnSource {
 pub(super) struct Fetched {
     pub(super) received: Received,
     pub(super) headers: HttpHeaders,
+    /// Of a blob of this server; what is elsewhere keeps its own to itself.
+    pub(super) metadata: Metadata,
     pub(super) tags: Tags,
 }
 
@@ -101,8 +105,7 @@ impl BlobService {
             return Err(invalid());
         }
         if self.is_own(call, authority.as_str()) {
-            let own = self.own_source(call, &url, right).await?;
-            return Ok(CopyFrom::Own(own));
+            return self.own_source(call, &url, right).await;
         }
         let allowed = match self.copy_sources {
             CopySources::Own => false,
@@ -128,7 +131,7 @@ impl BlobService {
         !host.is_empty() && (host.eq_ignore_ascii_case(authority) || base(host) == base(authority))
     }
 
-    async fn own_source(&self, call: &Call<'_>, url: &Uri, right: SourceRight) -> Result<OwnSource> {
+    async fn own_source(&self, call: &Call<'_>, url: &Uri, right: SourceRight) -> Result<CopyFrom> {
         let authority = url.authority().map_or("", |authority| authority.as_str());
         let target = Target::parse(authority, url.path(), false).map_err(|_| ErrorCode::InvalidUri)?;
         let query = Query::parse(url.query().unwrap_or_default())?;
@@ -145,8 +148,19 @@ impl BlobService {
             ContainerName::new(container).map_err(StoreError::from)?,
             BlobName::new(name.as_str()).map_err(StoreError::from)?,
         );
-        self.authorize_source(call, url, &target, &query, &at, right).await?;
-        Ok(OwnSource { at, snapshot })
+        let source = OwnSource { at, snapshot };
+        let neighbour =
+            (target.account != call.target.account).then(|| self.neighbours.find(&target.account));
+        match neighbour.flatten() {
+            None => {
+                self.authorize_source(call, url, &target, &query, &source.at, right).await?;
+                Ok(CopyFrom::Own(source))
+            }
+            Some(other) => {
+                other.authorize_source(call, url, &target, &query, &source.at, right).await?;
+                Ok(CopyFrom::Neighbour(other, source))
+            }
+        }
     }
 
     /// Refuses a source of ours that is not there or does not meet its conditions, in the words for sources.
@@ -167,15 +181,21 @@ impl BlobService {
         let declared = Declared::of_source(call.headers())?;
         let wanted = if declared.md5.is_some() { Wanted::Md5AndCrc64 } else { wanted };
         let fetched = match source {
-            CopyFrom::Own(own) => self.fetch_own(own, call.source_conditions()?, range, max, wanted).await?,
+            CopyFrom::Own(own) => {
+                self.fetch_local(self, own, call.source_conditions()?, range, max, wanted).await?
+            }
+            CopyFrom::Neighbour(other, own) => {
+                self.fetch_local(other, own, call.source_conditions()?, range, max, wanted).await?
+            }
             CopyFrom::Elsewhere(url) => self.fetch_elsewhere(call, url, range, max, wanted).await?,
         };
         fetched.received.sums.check(&declared)?;
         Ok(fetched)
     }
 
-    async fn fetch_own(
+    async fn fetch_local(
         &self,
+        of: &BlobService,
         source: &OwnSource,
         conditions: Preconditions,
         range: Option<RequestedRange>,
@@ -183,8 +203,8 @@ impl BlobService {
         wanted: Wanted,
     ) -> Result<Fetched> {
         let reader =
-            self.store.open_version(&source.at, source.snapshot, None, &conditions).map_err(about_source)?;
-        let blob = std::sync::Arc::clone(reader.properties());
+            of.store.open_version(&source.at, source.snapshot, None, &conditions).map_err(about_source)?;
+        let blob = Arc::clone(reader.properties());
         let (start, length) = match range {
             None => (0, blob.size),
             Some(range) if range.first >= blob.size => return Err(ErrorCode::InvalidRange.into()),
@@ -216,7 +236,12 @@ impl BlobService {
         });
         let lost = |_| StoreError::Damaged("a thread that copied content ended early".into());
         let received = copying.await.map_err(lost)??;
-        Ok(Fetched { received, headers: blob.headers.clone(), tags: blob.tags.clone() })
+        Ok(Fetched {
+            received,
+            headers: blob.headers.clone(),
+            metadata: blob.metadata.clone(),
+            tags: blob.tags.clone(),
+        })
     }
 
     async fn fetch_elsewhere(
@@ -268,7 +293,7 @@ impl BlobService {
             upload.write(&piece)?;
         }
         let received = Received { body: upload.finish(), sums: summing.finish() };
-        Ok(Fetched { received, headers, tags: Tags::NONE })
+        Ok(Fetched { received, headers, metadata: Metadata::default(), tags: Tags::NONE })
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Traits {
 
 impl NewVersion {
     /// A block blob that a local program made.
-    fn local(body: Body, size: u64, new: NewContent) -> Self {
+    pub(super) fn local(body: Body, size: u64, new: NewContent) -> Self {
         let traits = Traits { converts: true, ..Traits::default() };
         Self { body, size, new, block_list: None, traits }
     }
@@ -192,7 +192,7 @@ impl EmbeddedStore {
         points: Points,
     ) -> Result<Arc<BlobProperties>> {
         self.write(Growth::Adds, points, |tx| {
-            let root = self.container(&at.container)?.root;
+            let root = tx.changeable(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
             judge_write(conditions, tx.now, WriteKind::Create, &found)
@@ -239,7 +239,7 @@ impl EmbeddedStore {
 impl Tx<'_> {
     /// The spot and the version of a blob that must exist.
     pub(super) fn existing(&mut self, at: &BlobPath) -> Result<(Spot, Arc<Entry>)> {
-        let root = self.store.container(&at.container)?.root;
+        let root = self.changeable(&at.container)?.root;
         let missing = || StoreError::BlobNotFound(at.to_string());
         let spot = self.locate(root, at.name.as_str())?.ok_or_else(missing)?;
         let entry = self.slot(&spot).blob.clone().ok_or_else(missing)?;

@@ -226,7 +226,7 @@ impl EmbeddedStore {
         // Lives until the batch refers to its file.
         let mut file = None;
         let answer = self.write(Growth::Adds, points!("put_block_list"), |tx| {
-            let root = self.container(&at.container)?.root;
+            let root = tx.changeable(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
             judge_write(conditions, tx.now, WriteKind::Create, &found)
@@ -342,7 +342,7 @@ impl Tx<'_> {
         size: u64,
         lease: Option<LeaseId>,
     ) -> Result<()> {
-        let root = self.store.container(&at.container)?.root;
+        let root = self.changeable(&at.container)?.root;
         let spot = self.locate(root, at.name.as_str())?;
         let blob = spot.as_ref().and_then(|spot| self.slot(spot).blob.clone());
         if blob.as_ref().is_some_and(|blob| blob.properties.kind != BlobKind::Block) {

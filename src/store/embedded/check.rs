@@ -15,7 +15,7 @@ use super::names::end_key;
 use super::record::{ContainerRecord, Content, Entry, Extent, PageMap, Prefix, StagedBlock, decode};
 use super::startup::OpenError;
 use super::walk::segment;
-use super::{EmbeddedOptions, EmbeddedStore, blocks, containers, pages, purge, snapshots};
+use super::{EmbeddedOptions, EmbeddedStore, blocks, containers, pages, purge, share_snapshots, snapshots};
 
 /// Problems listed one by one; further ones are only counted.
 const LISTED_PROBLEMS: usize = 1000;
@@ -33,6 +33,8 @@ pub struct CheckReport {
     pub blobs: u64,
     /// Snapshots seen.
     pub snapshots: u64,
+    /// Snapshots of containers seen.
+    pub container_snapshots: u64,
     /// Content files seen.
     pub files: u64,
     /// Bytes of all blobs together.
@@ -84,6 +86,15 @@ struct Expected {
     length: u64,
     /// One of those who need it.
     user: String,
+}
+
+/// What a tree of names is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tree {
+    /// A container, or a snapshot of one.
+    Whole,
+    /// What is left of a deleted one, or was made of a snapshot when the process died.
+    Parts,
 }
 
 struct Check<'a> {
@@ -138,21 +149,48 @@ impl Check<'_> {
                 self.report.problem(|| format!("the container {name:?} has a name that is not allowed"));
             }
             match decode::<ContainerRecord>(&value, "its record") {
-                Ok(record) => self.tree(record.root, &name)?,
+                Ok(record) => self.tree(record.root, &name, Tree::Whole)?,
                 Err(error) => self.report.problem(|| format!("container {name}: {error}")),
             }
         }
+        self.share_snapshots()?;
         for pair in self.view.prefix(Space::Misc, &[purge::TRASH_TAG]) {
             let (key, _) = pair?;
             if let Some(bytes) = key.last_chunk() {
-                self.tree(u64::from_be_bytes(*bytes), "(deleted)")?;
+                self.tree(u64::from_be_bytes(*bytes), "(deleted)", Tree::Parts)?;
             }
         }
         Ok(())
     }
 
+    fn share_snapshots(&mut self) -> Result<()> {
+        let (blobs, bytes) = (self.report.blobs, self.report.bytes);
+        for pair in self.view.prefix(Space::Misc, &[share_snapshots::SHARE_SNAPSHOT_TAG]) {
+            let (key, value) = pair?;
+            let name = String::from_utf8_lossy(&key[1..]).into_owned();
+            self.report.container_snapshots += 1;
+            let container = name.split_once('@').and_then(|(name, _)| ContainerName::new(name).ok());
+            let exists = match &container {
+                Some(container) => {
+                    self.view.get(Space::Misc, &containers::container_key(container))?.is_some()
+                }
+                None => false,
+            };
+            if !exists {
+                self.report.problem(|| format!("{name} is a snapshot of no container"));
+            }
+            match decode::<ContainerRecord>(&value, "its record") {
+                Ok(record) => self.tree(record.root, &name, Tree::Whole)?,
+                Err(error) => self.report.problem(|| format!("the snapshot {name}: {error}")),
+            }
+        }
+        // They count as what they are, not as blobs of their own.
+        (self.report.blobs, self.report.bytes) = (blobs, bytes);
+        Ok(())
+    }
+
     /// Everything below one prefix.
-    fn tree(&mut self, root: u64, name: &str) -> Result<()> {
+    fn tree(&mut self, root: u64, name: &str, tree: Tree) -> Result<()> {
         let mut waiting = vec![(root, name.to_owned(), None)];
         while let Some((parent, name, children)) = waiting.pop() {
             let mut seen = 0;
@@ -178,7 +216,8 @@ impl Check<'_> {
                     },
                 }
             }
-            if children.is_some_and(|children| children != seen) || children == Some(0) {
+            let miscounted = children.is_some_and(|children| children != seen) || children == Some(0);
+            if tree == Tree::Whole && miscounted {
                 self.report
                     .problem(|| format!("{name}/ counts {} entries and has {seen}", children.unwrap_or(0)));
             }

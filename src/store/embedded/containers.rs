@@ -12,16 +12,22 @@ use crate::store::{
 use super::cache::Look;
 use super::kv::Space;
 use super::record::{ContainerRecord, decode};
+use super::share_snapshots::SHARE_SNAPSHOT_TAG;
 use super::tx::points;
 use super::{EmbeddedStore, Growth};
 
 /// First byte of the keys.
 pub(super) const CONTAINER_TAG: u8 = b'c';
 
-/// Where a container's record is.
-pub(super) fn container_key(name: &str) -> Vec<u8> {
+/// Where a container's record is. Snapshots are kept apart, so that no listing of containers meets them.
+pub(super) fn container_key(name: &ContainerName) -> Vec<u8> {
+    let tag = if name.is_snapshot() { SHARE_SNAPSHOT_TAG } else { CONTAINER_TAG };
+    tagged_key(tag, name.as_str())
+}
+
+pub(super) fn tagged_key(tag: u8, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + name.len());
-    key.push(CONTAINER_TAG);
+    key.push(tag);
     key.extend_from_slice(name.as_bytes());
     key
 }
@@ -46,7 +52,7 @@ impl EmbeddedStore {
             Look::Known(record) => return Ok(record),
             Look::Unknown(ticket) => ticket,
         };
-        let value = self.kv.get(Space::Misc, &container_key(name.as_str()))?;
+        let value = self.kv.get(Space::Misc, &container_key(name))?;
         let record = value.map(|value| decode(&value, "a container record").map(Arc::new)).transpose()?;
         self.containers.fill(key, record.clone(), ticket);
         Ok(record)
@@ -98,7 +104,7 @@ impl EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<ContainerProperties> {
         self.write(Growth::Adds, points!("set_container_metadata"), |tx| {
-            let mut record = ContainerRecord::clone(&*self.container(name)?);
+            let mut record = ContainerRecord::clone(&*tx.changeable(name)?);
             record.lease.check_container_use(tx.now, conditions.lease)?;
             judge_container(conditions, tx.now, name, &record)?;
             record.etag = tx.etag()?;
@@ -117,7 +123,7 @@ impl EmbeddedStore {
         max: usize,
     ) -> Result<(Vec<ContainerProperties>, Option<String>)> {
         let view = self.kv.view()?;
-        let from = container_key(marker.map_or(prefix, |marker| marker.max(prefix)));
+        let from = tagged_key(CONTAINER_TAG, marker.map_or(prefix, |marker| marker.max(prefix)));
         let mut found = Vec::new();
         for pair in view.range(Space::Misc, &from, Some(&[CONTAINER_TAG + 1])) {
             let (key, value) = pair?;

@@ -209,6 +209,11 @@ impl Files {
         }
     }
 
+    /// Whether there is any file whose bytes may still change.
+    pub(super) fn has_live(&self) -> bool {
+        self.usage.lock().values().any(|usage| usage.held && usage.live)
+    }
+
     /// Whether bytes of one of these files may still change.
     pub(super) fn any_live(&self, numbers: &[u64]) -> bool {
         let usage = self.usage.lock();

@@ -13,6 +13,7 @@ use crate::store::{
 
 use super::blobs::{Body, NewVersion, Traits, whole, write_all};
 use super::kv::Space;
+use super::reading::COMMIT_MAX;
 use super::record::{Content, Entry};
 use super::tx::{Tx, points};
 use super::{EmbeddedStore, Growth};
@@ -37,7 +38,7 @@ impl EmbeddedStore {
                 if !tx.is_still(source, from)? {
                     return Ok(None);
                 }
-                let root = self.container(&to.container)?.root;
+                let root = tx.changeable(&to.container)?.root;
                 let spot = tx.locate_or_make(root, to.name.as_str())?;
                 let found = tx.presence(&spot, root, to)?;
                 judge_write(conditions, tx.now, WriteKind::Create, &found)
@@ -129,13 +130,16 @@ impl EmbeddedStore {
         for _ in 0..TRIES {
             let entry = self.source_entry(source)?;
             judge(&entry)?;
-            let Some((body, scratch)) = self.second_body(&entry)? else { continue };
-            let answer = work(&entry, body)?;
-            // Not before the batch refers to its file.
-            drop(scratch);
-            if let Some(answer) = answer {
-                return Ok(answer);
+            if let Some((body, scratch)) = self.second_body(&entry)? {
+                let answer = work(&entry, body)?;
+                // Not before the batch refers to its file.
+                drop(scratch);
+                if let Some(answer) = answer {
+                    return Ok(answer);
+                }
             }
+            // Whoever replaced it may not have told the caches yet: they know when its commit is over.
+            drop(self.writer.try_lock_for(COMMIT_MAX));
         }
         Err(StoreError::io(
             "copy",
@@ -194,11 +198,8 @@ impl Tx<'_> {
     }
 
     /// Whether a version that was looked at before is still there.
-    pub(super) fn is_still(&mut self, source: &CopySource, seen: &Entry) -> Result<bool> {
-        let now = match source.snapshot {
-            None => self.existing(&source.at)?.1,
-            Some(_) => self.store.source_entry(source)?,
-        };
+    pub(super) fn is_still(&self, source: &CopySource, seen: &Entry) -> Result<bool> {
+        let now = self.store.source_entry(source)?;
         Ok(now.properties.etag == seen.properties.etag && now.content == seen.content)
     }
 

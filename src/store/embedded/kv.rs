@@ -139,11 +139,14 @@ enum Change {
 #[derive(Default)]
 pub(super) struct Batch {
     changes: Vec<Change>,
+    bytes: usize,
 }
 
 impl Batch {
     pub(super) fn put(&mut self, space: Space, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.changes.push(Change::Put(space, key.into(), value.into()));
+        let (key, value) = (key.into(), value.into());
+        self.bytes += key.len() + value.len();
+        self.changes.push(Change::Put(space, key, value));
     }
 
     pub(super) fn remove(&mut self, space: Space, key: impl Into<Vec<u8>>) {
@@ -152,6 +155,11 @@ impl Batch {
 
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// How many bytes it puts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -36,7 +36,7 @@ impl EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<LeaseReport> {
         self.write(Growth::Frees, points!("lease"), |tx| {
-            let root = self.container(&at.container)?.root;
+            let root = tx.changeable(&at.container)?.root;
             let missing = || StoreError::BlobNotFound(at.to_string());
             let spot = tx.locate(root, at.name.as_str())?;
             let found = match &spot {
@@ -69,7 +69,7 @@ impl EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<LeaseReport> {
         self.write(Growth::Frees, points!("lease_container"), |tx| {
-            let mut record = ContainerRecord::clone(&*self.container(name)?);
+            let mut record = ContainerRecord::clone(&*tx.changeable(name)?);
             judge_container(conditions, tx.now, name, &record)?;
             let (id, seconds_left) = apply(&mut record.lease, tx.now, request)?;
             let report = LeaseReport { etag: record.etag, modified: record.modified, id, seconds_left };

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::store::{
-    BlobBody, BlobPath, BlobProperties, ByteRange, Change, ChangeFeed, ContentReader, Found, LocalStore,
-    Metadata, NewContent, Preconditions, Progress, RenameMode, Result, Scratch, SnapshotId, Space, Upload,
+    BlobBody, BlobPath, BlobProperties, ByteRange, Change, ChangeFeed, ContainerName, ContainerProperties,
+    ContentReader, DeleteSnapshots, Found, LocalStore, Metadata, NewContent, Preconditions, Progress,
+    RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
 use super::EmbeddedStore;
@@ -96,6 +97,32 @@ impl LocalStore for EmbeddedStore {
 
     fn rename(&self, from: &BlobPath, to: &BlobPath, mode: RenameMode) -> Result<()> {
         self.blob_rename(from, to, mode)
+    }
+
+    async fn snapshot_container(
+        &self,
+        name: &ContainerName,
+        metadata: Option<Metadata>,
+    ) -> Result<(SnapshotId, ContainerProperties)> {
+        let name = name.clone();
+        self.apart(move |store| store.share_snapshot(&name, metadata)).await
+    }
+
+    fn container_snapshots(&self, name: &ContainerName) -> Result<Vec<(SnapshotId, ContainerProperties)>> {
+        self.share_snapshot_list(name)
+    }
+
+    async fn delete_container_snapshot(&self, name: &ContainerName, snapshot: SnapshotId) -> Result<()> {
+        self.answer(self.share_snapshot_delete(name, snapshot)).await
+    }
+
+    async fn delete_container_with(
+        &self,
+        name: &ContainerName,
+        snapshots: DeleteSnapshots,
+        conditions: &Preconditions,
+    ) -> Result<()> {
+        self.answer(self.container_delete(name, snapshots, conditions)).await
     }
 
     fn tidy(&self, at: &BlobPath) -> Result<()> {

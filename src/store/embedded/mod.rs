@@ -9,6 +9,7 @@
 //! The store must never overwrite bytes that a committed version refers to, and never answer before the change is
 //! written.
 
+mod adopt;
 mod append;
 mod blobs;
 mod blocks;
@@ -39,6 +40,7 @@ mod record;
 mod rename;
 mod service;
 mod settings;
+mod share_snapshots;
 mod snapshots;
 mod space;
 mod startup;
@@ -58,6 +60,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
+pub use adopt::Adopted;
 pub use check::{CheckError, CheckReport, check};
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
@@ -139,8 +142,17 @@ impl EmbeddedStore {
 
     /// A further user of the same store, whose changes the others hear of and whose answers mean durable.
     pub fn durable_user(&self) -> Arc<Self> {
+        self.further_user(true)
+    }
+
+    /// A further user of the same store, whose changes the others hear of.
+    pub fn user(&self) -> Arc<Self> {
+        self.further_user(false)
+    }
+
+    fn further_user(&self, durable: bool) -> Arc<Self> {
         let user = self.users.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { parts: Arc::clone(&self.parts), user, durable: true })
+        Arc::new(Self { parts: Arc::clone(&self.parts), user, durable })
     }
 
     /// The store's own user, for work that nobody asked for.

@@ -22,6 +22,7 @@ use crate::store::{
 use super::blobs::{Body, NewVersion, Traits, write_all};
 use super::committer::sync_files;
 use super::kv::{Space, View};
+use super::reading::COMMIT_MAX;
 use super::record::{Content, Entry, Extent, PageMap, Source, decode, encode};
 use super::tx::{Spot, Tx, points};
 use super::{EmbeddedStore, Growth, extents};
@@ -204,33 +205,44 @@ impl EmbeddedStore {
         {
             return Err(StoreError::PreviousSnapshotNewer);
         }
-        /// A blob that changes faster than it can be read is an error, not an endless loop.
-        const TRIES: u32 = 100;
-        for _ in 0..TRIES {
-            let entry = self.judged(at, snapshot, conditions)?;
-            let map = pages_of(at, &entry)?;
-            let size = entry.properties.size;
-            if range.is_some_and(|range| range.start >= size) {
-                return Err(StoreError::InvalidRange { size });
-            }
-            let Some(now) = self.page_pieces(map, size, range)? else { continue };
-            let before = match since {
-                None => Vec::new(),
-                Some(since) => {
-                    let old = self.find_snapshot(at, since)?.ok_or(StoreError::PreviousSnapshotNotFound)?;
-                    // A snapshot never changes.
-                    let part = range.or(Some(ByteRange { start: 0, length: None }));
-                    let old_size = old.properties.size;
-                    self.page_pieces(pages_of(at, &old)?, old_size, part)?.unwrap_or_default()
-                }
-            };
-            let ranges = differences(&before, &now, &part_of(range, size));
-            return Ok(PageRanges { properties: Arc::clone(&entry.properties), ranges });
+        let find = || self.page_ranges_now(at, snapshot, since, range, conditions);
+        if let Some(found) = find()? {
+            return Ok(found);
         }
-        Err(StoreError::io(
-            "page ranges",
-            std::io::Error::other(format!("{at} changes faster than it can be read")),
-        ))
+        // The map was replaced meanwhile. While the writer's mutex is held nothing is on its way.
+        let _nothing_under_way = self.writer.try_lock_for(COMMIT_MAX);
+        let busy = || std::io::Error::other(format!("{at} changes faster than it can be read"));
+        find()?.ok_or_else(|| StoreError::io("page ranges", busy()))
+    }
+
+    /// Nothing if the pages have changed since their version was looked up.
+    fn page_ranges_now(
+        &self,
+        at: &BlobPath,
+        snapshot: Option<SnapshotId>,
+        since: Option<SnapshotId>,
+        range: Option<ByteRange>,
+        conditions: &Preconditions,
+    ) -> Result<Option<PageRanges>> {
+        let entry = self.judged(at, snapshot, conditions)?;
+        let map = pages_of(at, &entry)?;
+        let size = entry.properties.size;
+        if range.is_some_and(|range| range.start >= size) {
+            return Err(StoreError::InvalidRange { size });
+        }
+        let Some(now) = self.page_pieces(map, size, range)? else { return Ok(None) };
+        let before = match since {
+            None => Vec::new(),
+            Some(since) => {
+                let old = self.find_snapshot(at, since)?.ok_or(StoreError::PreviousSnapshotNotFound)?;
+                // A snapshot never changes.
+                let part = range.or(Some(ByteRange { start: 0, length: None }));
+                let old_size = old.properties.size;
+                self.page_pieces(pages_of(at, &old)?, old_size, part)?.unwrap_or_default()
+            }
+        };
+        let ranges = differences(&before, &now, &part_of(range, size));
+        Ok(Some(PageRanges { properties: Arc::clone(&entry.properties), ranges }))
     }
 }
 

@@ -23,7 +23,7 @@ use super::tx::Slot;
 const TRIES: u32 = 100;
 
 /// How long such a read waits for a commit that is under way. Commits take microseconds.
-const COMMIT_MAX: Duration = Duration::from_secs(5);
+pub(super) const COMMIT_MAX: Duration = Duration::from_secs(5);
 
 /// Keeps the files of a version in place while a reader of it lives.
 pub(super) struct ReaderPin {

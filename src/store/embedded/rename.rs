@@ -15,8 +15,8 @@ impl EmbeddedStore {
             return Err(invalid(from, to));
         }
         self.write(Growth::Adds, points!("rename"), |tx| {
-            let from_root = self.container(&from.container)?.root;
-            let to_root = self.container(&to.container)?.root;
+            let from_root = tx.changeable(&from.container)?.root;
+            let to_root = tx.changeable(&to.container)?.root;
             let missing = |path: &BlobPath| StoreError::BlobNotFound(path.to_string());
             let source = tx.locate(from_root, from.name.as_str())?.ok_or_else(|| missing(from))?;
             if tx.slot(&source).is_empty() {

@@ -20,7 +20,7 @@ use super::EmbeddedStore;
 
 impl EmbeddedStore {
     /// The answer of a change, once it is as durable as this user wants it.
-    async fn answer<T>(&self, done: Result<T>) -> Result<T> {
+    pub(super) async fn answer<T>(&self, done: Result<T>) -> Result<T> {
         if done.is_ok() {
             self.make_durable().await?;
         }
@@ -71,7 +71,8 @@ impl BlobStore for EmbeddedStore {
     }
 
     async fn delete_container(&self, name: &ContainerName, conditions: &Preconditions) -> Result<()> {
-        self.answer(self.container_delete(name, conditions)).await
+        // The Blob service knows no snapshots of containers: they go with it, as snapshots of blobs do.
+        self.answer(self.container_delete(name, DeleteSnapshots::Include, conditions)).await
     }
 
     async fn list_containers(

@@ -28,7 +28,7 @@ impl EmbeddedStore {
             return Err(StoreError::LimitExceeded(Limit::Policies));
         }
         self.write(Growth::Adds, points!("set_acl"), |tx| {
-            let mut record = ContainerRecord::clone(&*self.container(name)?);
+            let mut record = ContainerRecord::clone(&*tx.changeable(name)?);
             record.lease.check_container_use(tx.now, conditions.lease)?;
             judge_container(conditions, tx.now, name, &record)?;
             record.etag = tx.etag()?;

@@ -20,7 +20,7 @@ use super::{EmbeddedStore, Growth};
 pub(super) const SNAPSHOT_TAG: u8 = b's';
 
 /// Nanoseconds between two names of snapshots: the service writes seven digits after the second.
-const SNAPSHOT_STEP: i64 = 100;
+pub(super) const SNAPSHOT_STEP: i64 = 100;
 
 fn snapshots_key(id: u64) -> Vec<u8> {
     let mut key = vec![SNAPSHOT_TAG];
@@ -154,7 +154,7 @@ impl EmbeddedStore {
                 tx.put_blob(&spot, Arc::new(base));
                 return Ok(());
             }
-            let root = self.container(&at.container)?.root;
+            let root = tx.changeable(&at.container)?.root;
             tx.take_blob(&spot);
             tx.drop_entry(&entry)?;
             tx.drop_staged(root, at)

@@ -62,6 +62,10 @@ fn whole_file(extents: &[Extent]) -> bool {
 
 impl EmbeddedStore {
     pub(super) fn blob_tidy(&self, at: &BlobPath) -> Result<()> {
+        // What a snapshot has never changes, not even its place.
+        if at.container.is_snapshot() {
+            return Ok(());
+        }
         let _one_at_a_time = self.tidying.lock();
         let Some(entry) = self.current(at)? else { return Ok(()) };
         let Content::Extents(extents) = &entry.content else { return Ok(()) };

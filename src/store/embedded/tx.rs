@@ -109,11 +109,19 @@ impl<'a> Tx<'a> {
         record: Option<ContainerRecord>,
     ) -> Result<()> {
         match &record {
-            Some(record) => self.batch.put(Space::Misc, container_key(name.as_str()), encode(record)?),
-            None => self.batch.remove(Space::Misc, container_key(name.as_str())),
+            Some(record) => self.batch.put(Space::Misc, container_key(name), encode(record)?),
+            None => self.batch.remove(Space::Misc, container_key(name)),
         }
         self.containers.push((name.clone(), record.map(Arc::new)));
         Ok(())
+    }
+
+    /// The record of a container that is to be changed, or whose blobs are.
+    pub(super) fn changeable(&self, name: &ContainerName) -> Result<Arc<ContainerRecord>> {
+        if name.is_snapshot() {
+            return Err(StoreError::NotSupported("changing a snapshot of a container"));
+        }
+        self.store.container(name)
     }
 
     fn touch(&mut self, key: Vec<u8>) -> Result<usize> {
@@ -300,6 +308,12 @@ impl<'a> Tx<'a> {
 
     /// Writes everything as one batch.
     pub(super) fn commit(mut self, operation: Points) -> Result<()> {
+        self.write_out(operation)
+    }
+
+    /// Writes what is collected so far as one batch, and goes on. For the rare change that is too big for one batch and
+    /// is part of nothing until its last one.
+    pub(super) fn write_out(&mut self, operation: Points) -> Result<()> {
         for touched in &self.touched {
             match (&touched.old.blob, &touched.new.blob) {
                 (Some(old), Some(new)) if Arc::ptr_eq(old, new) => {}
@@ -315,7 +329,7 @@ impl<'a> Tx<'a> {
             }
         }
         let counts = self.count_references()?;
-        for &(file, size) in &self.unsynced {
+        for (file, size) in std::mem::take(&mut self.unsynced) {
             self.store.files.unsynced().file(file, size);
         }
         crash_point(operation.before);
@@ -347,7 +361,8 @@ impl<'a> Tx<'a> {
 impl Tx<'_> {
     fn events(&self) -> Vec<ChangeEvent> {
         let mut events: Vec<ChangeEvent> = self.touched.iter().filter_map(Touched::event).collect();
-        if self.containers.iter().any(|(_, record)| record.is_none()) {
+        let gone = |(name, record): &(ContainerName, Option<_>)| record.is_none() && !name.is_snapshot();
+        if self.containers.iter().any(gone) {
             events.push(ChangeEvent::Everything);
         }
         events

@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::store::{Change, ContentReader, DeleteSnapshots, RenameMode, StoreError};
+use crate::store::{
+    Change, ContentReader, CopyRequest, CopySource, DeleteSnapshots, RenameMode, SequenceConditions,
+    StoreError,
+};
 
 const STRIPES: usize = 5;
 const STRIPE: usize = 1000;
@@ -134,6 +137,45 @@ fn every_reader_sees_one_version() {
     let bench = bench.reopen(small());
     bench.assert_clean();
     assert_eq!(bench.store.check().unwrap().files, 0, "nothing is left behind");
+}
+
+/// Page ranges and copies of a blob that is written without a pause: each is of one version, and none gives up.
+#[test]
+fn page_ranges_and_copies_go_on_beside_a_busy_writer() {
+    const PAGE: usize = 512;
+    let bench = Bench::new(small());
+    let (disk, none) = (at("disk"), Preconditions::default());
+    let store = &bench.store;
+    block_on(store.create_page_blob(&disk, 4 * PAGE as u64, 0, NewContent::default(), &none)).unwrap();
+    let stop = AtomicBool::new(false);
+    let write = |value: u8| {
+        // The first and the last page are always written together.
+        let body = bytes::Bytes::from(vec![value; 4 * PAGE]);
+        block_on(store.put_pages(&disk, 0, body.into(), SequenceConditions::default(), &none)).unwrap();
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        for first in 0..2u8 {
+            let (stop, write) = (&stop, &write);
+            scope.spawn(move || {
+                let mut value = first;
+                while !stop.load(Ordering::Relaxed) {
+                    value = value.wrapping_add(2);
+                    write(value);
+                }
+            });
+        }
+        let source = CopySource { at: at("disk"), snapshot: None, conditions: Preconditions::default() };
+        for _ in 0..1_000 {
+            let found = block_on(store.page_ranges(&disk, None, None, None, &none)).unwrap();
+            assert_eq!(found.ranges.len(), 1, "{:?}", found.ranges);
+            block_on(store.copy_blob(&source, &at("copy"), CopyRequest::default(), &none)).unwrap();
+            let copy = bench.read("copy");
+            assert!(copy.iter().all(|byte| *byte == copy[0]), "a copy is of two versions");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    bench.assert_clean();
 }
 
 /// Lookups run beside changes of the same name: what a writer has finished is what the next lookup finds.

@@ -3,6 +3,7 @@
 mod basic;
 mod concurrent;
 mod contents;
+mod share_snapshots;
 mod tree;
 
 use std::os::unix::fs::FileExt;

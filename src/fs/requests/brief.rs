@@ -1,0 +1,344 @@
+//! The short open that every call is.
+//!
+//! ```text
+//!   look at the path ── judge the lease ── pass the gate ── look again ── act ── close ── tell the kernel
+//!          ^                                                    |
+//!          +------------- something else is there now ----------+
+//! ```
+//!
+//! The lease is judged before the gate: a program's open that is going to be refused for the lease is in the gate for
+//! a moment, and the lease's holder must not be refused for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::share::lease::{Lease, LeaseDuration, LeaseId, LeaseRefusal};
+use crate::share::{Access, ShareMode};
+use crate::store::{BlobPath, Found};
+
+use super::super::attributes::{Attributes, Kind};
+use super::super::error::{FsError, Result};
+use super::super::file::OpenFile;
+use super::super::gate::{Claim, Closing, OpenPermit};
+use super::super::holders::{FrontEnd, Holder};
+use super::super::names::Segment;
+use super::super::nodes::{Ino, ROOT};
+use super::super::open::{Attached, TakeLease};
+use super::super::watch::Outdated;
+use super::super::{Engine, now};
+use super::Requests;
+use super::entry::Entry;
+use super::failure::{Answer, Failure};
+use super::path::{FilePath, joined};
+
+/// How often a call looks again when something else is there each time.
+const LOOKS_MAX: usize = 8;
+
+/// How often, and how far apart, the holder of a lease tries again while a program's open is just being refused for it.
+const REFUSED_SOON_TRIES: usize = 50;
+const REFUSED_SOON_WAIT: Duration = Duration::from_millis(2);
+
+/// What a call must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// A regular file.
+    File,
+    /// Anything but a directory.
+    NoDirectory,
+    /// A directory.
+    Directory,
+}
+
+/// What a call does, as the lease sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseRule {
+    /// It reads: an id that is given must be right.
+    Read(Option<LeaseId>),
+    /// It changes something: the id must be given.
+    Write(Option<LeaseId>),
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) at: BlobPath,
+    pub(super) ino: Ino,
+    /// The directory it is in.
+    pub(super) parent: Ino,
+    pub(super) found: Found,
+    pub(super) attributes: Attributes,
+}
+
+/// A file that a call has open: its bytes, the permit, and the numbers that lead to it.
+pub(super) struct Brief<'a> {
+    pub(super) target: Target,
+    pub(super) file: Arc<OpenFile>,
+    /// The id of the lease that the caller showed.
+    pub(super) shown: Option<LeaseId>,
+    permit: OpenPermit,
+    _way: Way<'a>,
+}
+
+/// The numbers on the way to something, known for as long as this lives.
+pub(super) struct Way<'a> {
+    engine: &'a Engine,
+    numbers: Vec<Ino>,
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        for ino in self.numbers.iter().rev() {
+            self.engine.nodes.forget(*ino, 1);
+        }
+    }
+}
+
+impl Requests {
+    /// Looks at what the path names. Not for the root.
+    pub(super) fn look(&self, path: &FilePath) -> Result<Target> {
+        let engine = &self.engine;
+        let Some((above, _)) = path.split() else {
+            return Err(FsError::Invalid("not for the share's own directory"));
+        };
+        let at = engine.at(path.blob_name()?.ok_or(FsError::NotFound)?);
+        let found = if path.is_reserved() { Found::default() } else { engine.local()?.find(&at)? };
+        let parent = self.look_above(above)?;
+        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
+        let ino = Ino::of(id);
+        let attributes = engine.stat_found(ino, &found)?.attributes;
+        Ok(Target { at, ino, parent, found, attributes })
+    }
+
+    /// The number of the directory that these names lead to.
+    fn look_above(&self, names: &[Segment]) -> Result<Ino> {
+        let engine = &self.engine;
+        let Some(name) = joined(names)? else { return Ok(ROOT) };
+        let found = engine.local()?.find(&engine.at(name))?;
+        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NoParent)?;
+        match engine.stat_found(Ino::of(id), &found)?.attributes.kind {
+            Kind::Directory => Ok(Ino::of(id)),
+            Kind::File | Kind::Symlink | Kind::Fifo | Kind::Socket => Err(FsError::NoParent),
+        }
+    }
+
+    /// Notes the numbers on the way to `path`, so that the engine finds its names. For holders of the tree guard.
+    pub(super) fn go(&self, path: &FilePath) -> Result<(Ino, Way<'_>)> {
+        let engine = &*self.engine;
+        let mut way = Way { engine, numbers: Vec::with_capacity(path.segments().len()) };
+        let mut parent = ROOT;
+        for (depth, segment) in path.segments().iter().enumerate() {
+            let name = joined(&path.segments()[..=depth])?.ok_or(FsError::NotFound)?;
+            let found = engine.local()?.find(&engine.at(name))?;
+            let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
+            let ino = Ino::of(id);
+            engine.nodes.remember(ino, parent, segment);
+            way.numbers.push(ino);
+            parent = ino;
+        }
+        Ok((parent, way))
+    }
+
+    /// Passes the gate with this access. Answers what is there then, whose lease allows the call.
+    pub(super) async fn pass(
+        &self,
+        path: &FilePath,
+        wanted: Wanted,
+        claim: Claim,
+        lease: LeaseRule,
+    ) -> Answer<(Target, OpenPermit)> {
+        for _ in 0..LOOKS_MAX {
+            let before = self.look(path)?;
+            fits(&before, wanted)?;
+            self.judge(&before, lease)?;
+            let permit = self.pass_gate(before.ino, claim, lease).await?;
+            match self.look(path) {
+                Ok(target) if target.ino == before.ino => {
+                    let judged = fits(&target, wanted).and_then(|()| self.judge(&target, lease));
+                    if let Err(error) = judged {
+                        self.leave(path, &permit, target.ino).await;
+                        return Err(error.into());
+                    }
+                    return Ok((target, permit));
+                }
+                // Renamed, replaced or removed meanwhile.
+                Ok(_) | Err(FsError::NotFound | FsError::NoParent) => {
+                    self.leave(path, &permit, before.ino).await;
+                }
+                Err(error) => {
+                    self.leave(path, &permit, before.ino).await;
+                    return Err(error.into());
+                }
+            }
+        }
+        Err(FsError::Stale.into())
+    }
+
+    async fn pass_gate(&self, ino: Ino, claim: Claim, lease: LeaseRule) -> Answer<OpenPermit> {
+        let gate = &self.engine.gate;
+        let holder = Holder { front_end: FrontEnd::Rest, thread: 0, uid: 0, since: now() };
+        let shows_lease = matches!(lease, LeaseRule::Write(Some(_)));
+        let mut tries = 0;
+        loop {
+            let error = match gate.open_briefly(ino, claim, holder).await {
+                Ok(permit) => return Ok(permit),
+                Err(error) => error,
+            };
+            let holders = match error {
+                FsError::SharingViolation => gate.blockers(ino, claim),
+                FsError::DeletePending => gate.opens_of(ino),
+                _ => Vec::new(),
+            };
+            // Nobody can have write or delete access beside the lease: such an open is going to be refused for it.
+            let refused_soon = shows_lease
+                && matches!(error, FsError::SharingViolation)
+                && holders
+                    .iter()
+                    .all(|open| open.access.contains(Access::WRITE) || open.access.contains(Access::DELETE));
+            if !refused_soon || tries == REFUSED_SOON_TRIES {
+                return Err(Failure { error, holders });
+            }
+            tries += 1;
+            tokio::time::sleep(REFUSED_SOON_WAIT).await;
+        }
+    }
+
+    /// Gives a permit back. If that was the last open of a file that was removed meanwhile, it goes now.
+    pub(super) async fn leave(&self, path: &FilePath, permit: &OpenPermit, ino: Ino) {
+        let Closing::Remove(removal) = permit.close() else { return };
+        let way = {
+            let _tree = self.engine.guards.tree().await;
+            self.go(path)
+        };
+        let removed = match way {
+            Ok(_) => self.engine.finish_remove(ino, removal).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
+        }
+    }
+
+    /// Opens a file to change it.
+    pub(super) async fn open_to_change(
+        &self,
+        path: &FilePath,
+        access: Access,
+        shown: Option<LeaseId>,
+    ) -> Answer<Brief<'_>> {
+        let claim = Claim { access, share: ShareMode::ALL };
+        let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Write(shown)).await?;
+        let attached = async {
+            let (_, way) = {
+                let _tree = self.engine.guards.tree().await;
+                self.go(path)?
+            };
+            let Attached { file, .. } =
+                self.engine.attach(target.ino, None, &permit, TakeLease::Judged).await?;
+            Ok((file, way))
+        };
+        match attached.await {
+            Ok((file, way)) => Ok(Brief { target, file, shown, permit, _way: way }),
+            Err(error) => {
+                self.leave(path, &permit, target.ino).await;
+                Err(FsError::into(error))
+            }
+        }
+    }
+
+    /// Makes what was changed the blob's content, and durable.
+    pub(super) async fn commit(&self, open: &Brief<'_>) -> Result<()> {
+        self.commit_content(open).await?;
+        Ok(self.engine.local()?.sync().await?)
+    }
+
+    /// Makes what was changed the blob's content; durable with the next sync.
+    pub(super) async fn commit_content(&self, open: &Brief<'_>) -> Result<()> {
+        let (engine, file) = (&self.engine, &open.file);
+        let local = engine.local()?;
+        let data = if file.needs_commit()? { file.data_file()? } else { None };
+        if let Some((data, size)) = data
+            && size > local.inline_max()
+        {
+            // Content before the version that names it: the version must never be there without its bytes.
+            local.sync_data(vec![data]).await?;
+        }
+        engine.commit_shown(file, open.shown).await
+    }
+
+    /// What the file is now.
+    pub(super) fn now_entry(&self, open: &Brief<'_>) -> Result<Entry> {
+        let found = self.engine.local()?.find(&open.target.at)?;
+        self.engine.entry(open.target.ino, open.target.parent, &found)
+    }
+
+    /// Ends the open of a file that was not changed after all.
+    pub(super) async fn close_unchanged(&self, open: Brief<'_>) {
+        self.engine.detach(open.file, &open.permit).await;
+    }
+
+    /// Ends the open of a file that was changed.
+    pub(super) async fn close(&self, open: Brief<'_>) {
+        let Brief { target, file, permit, .. } = open;
+        self.engine.detach(file, &permit).await;
+        self.engine.announce(vec![Outdated::File(target.ino)]).await;
+    }
+}
+
+impl Engine {
+    /// Commits for a caller that showed the id of the lease. The last writer wins, unless a program has the file open:
+    /// then what it began with counts.
+    async fn commit_shown(&self, file: &OpenFile, shown: Option<LeaseId>) -> Result<()> {
+        if file.fenced().is_some() {
+            return self.commit(file).await;
+        }
+        let _tree = self.guards.tree().await;
+        let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
+        if !file.needs_commit()? {
+            return Ok(());
+        }
+        match self.commit_with(file, &guarded.at, shown) {
+            Err(FsError::Stale) if !self.gate.is_living(file.ino()) => {
+                let current = self.local()?.find(&guarded.at)?.blob.ok_or(FsError::NotFound)?;
+                file.rebase(file.base().etag, &current);
+                self.commit_with(file, &guarded.at, shown)
+            }
+            other => other,
+        }
+    }
+}
+
+fn fits(target: &Target, wanted: Wanted) -> Result<()> {
+    match (wanted, target.attributes.kind) {
+        (Wanted::File, Kind::File)
+        | (Wanted::Directory, Kind::Directory)
+        | (Wanted::NoDirectory, Kind::File | Kind::Symlink | Kind::Fifo | Kind::Socket) => Ok(()),
+        (Wanted::File | Wanted::NoDirectory, Kind::Directory) => Err(FsError::IsADirectory),
+        (Wanted::File, Kind::Symlink | Kind::Fifo | Kind::Socket) => {
+            Err(FsError::NotSupported("not a regular file"))
+        }
+        (Wanted::Directory, _) => Err(FsError::NotADirectory),
+    }
+}
+
+impl Requests {
+    /// Judges the lease on what a call is about. Leases that opens and range locks of this share hold do not count
+    /// here: the gate knows better what they stand for.
+    fn judge(&self, target: &Target, rule: LeaseRule) -> Result<()> {
+        let Some(blob) = &target.found.blob else { return Ok(()) };
+        let now = now();
+        let holder = blob.lease.holder(now);
+        let own = holder.is_some_and(|id| self.engine.is_own_lease(target.ino, id));
+        let lease = if own { Lease::default() } else { blob.lease };
+        let judged = match rule {
+            LeaseRule::Read(id) => lease.check_read(now, id),
+            LeaseRule::Write(id) => lease.check_write(now, id),
+        };
+        match judged {
+            // Files have endless leases only: somebody leased the blob itself.
+            Err(LeaseRefusal::IdMissing) if !lease.duration(now).is_some_and(LeaseDuration::is_infinite) => {
+                Err(FsError::SharingViolation)
+            }
+            other => other.map_err(FsError::Lease),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Calls by path: what a front end without handles asks of a share.
+//!
+//! Every call is a short open: find what the path names, judge its lease, pass the gate with the access that the verb
+//! stands for, act on the same [`OpenFile`](super::file::OpenFile) that programs on a mount have, make it durable, give
+//! the open back, have the kernel forget what it remembers, answer. A short open is a *ghost* from the start: a program
+//! that meets one waits for it instead of being refused.
+//!
+//! * [`FilePath`]: paths. [`Entry`], [`SmbAttributes`], [`SmbChange`]: what is told and changed about a file.
+//! * `brief`: the short open. [`Failure`]: why a call failed, and who was in the way.
+//! * `read`, `write`, `create`, `properties`, `remove`, `list`: the calls.
+//!
+//! Knows no protocol: neither headers nor statuses. Never judges share modes itself.
+
+mod brief;
+mod create;
+mod entry;
+mod failure;
+mod list;
+mod path;
+mod properties;
+mod read;
+mod remove;
+mod write;
+
+use std::sync::Arc;
+
+use super::Engine;
+
+pub use create::NewFile;
+pub use entry::{Entry, SmbAttributes, SmbChange};
+pub(super) use entry::{callers_metadata, is_read_only_by_attribute, replace_callers_metadata};
+pub use failure::{Answer, Failure};
+pub use list::{ListRequest, Listed, Listing};
+pub use path::FilePath;
+pub use properties::FileChange;
+pub use read::Reading;
+pub use write::LastWrite;
+
+/// A share, for front ends that have paths and no handles.
+#[derive(Clone)]
+pub struct Requests {
+    engine: Arc<Engine>,
+}
+
+impl std::fmt::Debug for Requests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Requests").field(self.engine.share()).finish()
+    }
+}
+
+impl Requests {
+    /// Calls on the share of `engine`.
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// The engine behind it.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+}

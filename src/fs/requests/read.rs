@@ -1,0 +1,151 @@
+//! Reading: properties, bytes, and which bytes are there.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::share::lease::LeaseId;
+use crate::share::{Access, ShareMode};
+use crate::store::{ContentReader, Found};
+
+use super::super::content::Content;
+use super::super::error::{FsError, Result};
+use super::super::file::OpenFile;
+use super::super::gate::Claim;
+use super::Requests;
+use super::brief::{LeaseRule, Target, Wanted};
+use super::entry::Entry;
+use super::failure::Answer;
+use super::path::FilePath;
+
+/// To look, for a moment: neither refuses nor is refused, but a file that is delete pending is not looked at.
+const LOOK: Claim = Claim { access: Access::NONE, share: ShareMode::ALL };
+const READ: Claim = Claim { access: Access::READ, share: ShareMode::ALL };
+
+/// The bytes of a file, as they are for a program that has it open now. Holds no open: what nobody has open is read from
+/// the version that was there at the call, whatever happens to the file.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// What the file is.
+    pub entry: Entry,
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// One committed version.
+    Version(ContentReader),
+    /// What programs that have the file open see.
+    Open(Arc<OpenFile>),
+}
+
+impl Reading {
+    /// How long it is.
+    pub fn size(&self) -> u64 {
+        self.entry.size
+    }
+
+    /// The bytes, if they are in memory.
+    pub fn in_memory(&self) -> Option<&bytes::Bytes> {
+        match &self.source {
+            Source::Version(reader) => reader.as_bytes(),
+            Source::Open(_) => None,
+        }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends. May wait for the disk.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        match &self.source {
+            Source::Version(reader) => Ok(reader.read_at(buffer, offset)?),
+            Source::Open(file) => file.read(buffer, offset),
+        }
+    }
+
+    fn next_data(&self, from: u64) -> Result<Option<u64>> {
+        self.seek(from, OpenFile::next_data, Content::next_data)
+    }
+
+    fn next_hole(&self, from: u64) -> Result<Option<u64>> {
+        self.seek(from, OpenFile::next_hole, Content::next_hole)
+    }
+
+    fn seek(
+        &self,
+        from: u64,
+        open: impl Fn(&OpenFile, u64) -> Result<u64>,
+        version: impl Fn(&Content, u64) -> std::io::Result<Option<u64>>,
+    ) -> Result<Option<u64>> {
+        match &self.source {
+            Source::Version(reader) => Ok(version(&Content::Clean(reader.clone()), from)?),
+            Source::Open(file) => match open(file, from) {
+                Ok(at) => Ok(Some(at)),
+                Err(FsError::NoSuchOffset) => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The stretches that have data among these bytes; between them are zeros that take no room.
+    pub fn ranges(&self, within: Option<Range<u64>>) -> Result<Vec<Range<u64>>> {
+        let within = within.unwrap_or(0..self.size());
+        let end = within.end.min(self.size());
+        let (mut at, mut ranges) = (within.start, Vec::new());
+        while at < end {
+            let Some(start) = self.next_data(at)?.filter(|start| *start < end) else { break };
+            let stop = self.next_hole(start)?.unwrap_or(end).min(end);
+            ranges.push(start..stop);
+            at = stop;
+        }
+        Ok(ranges)
+    }
+}
+
+impl Requests {
+    /// What a file is.
+    pub async fn file_properties(&self, path: &FilePath, lease: Option<LeaseId>) -> Answer<Entry> {
+        self.properties(path, Wanted::NoDirectory, lease).await
+    }
+
+    /// What a directory is.
+    pub async fn directory_properties(&self, path: &FilePath) -> Answer<Entry> {
+        if path.is_root() {
+            return Ok(self.engine.root_entry().await?);
+        }
+        self.properties(path, Wanted::Directory, None).await
+    }
+
+    async fn properties(&self, path: &FilePath, wanted: Wanted, lease: Option<LeaseId>) -> Answer<Entry> {
+        let (target, permit) = self.pass(path, wanted, LOOK, LeaseRule::Read(lease)).await?;
+        let entry = self.engine.entry(target.ino, target.parent, &target.found);
+        self.leave(path, &permit, target.ino).await;
+        Ok(entry?)
+    }
+
+    /// The bytes of a file.
+    pub async fn read(&self, path: &FilePath, lease: Option<LeaseId>) -> Answer<Reading> {
+        let (target, permit) = self.pass(path, Wanted::File, READ, LeaseRule::Read(lease)).await?;
+        let reading = self.reading(&target);
+        self.leave(path, &permit, target.ino).await;
+        Ok(reading?)
+    }
+
+    fn reading(&self, target: &Target) -> Result<Reading> {
+        let engine = &self.engine;
+        let source = match engine.open_file(target.ino) {
+            Some(file) => Source::Open(file),
+            None => Source::Version(engine.local()?.reader(&target.at)?),
+        };
+        // The version that is read, not the one that was looked at.
+        let found = match &source {
+            Source::Version(reader) => {
+                Found { blob: Some(Arc::clone(reader.properties())), prefix: target.found.prefix }
+            }
+            Source::Open(_) => target.found.clone(),
+        };
+        let mut entry = engine.entry(target.ino, target.parent, &found)?;
+        match &source {
+            Source::Version(reader) => entry.size = reader.size(),
+            Source::Open(file) => entry.size = file.stat()?.size,
+        }
+        Ok(Reading { entry, source })
+    }
+}

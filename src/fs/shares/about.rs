@@ -1,0 +1,199 @@
+//! What is told and changed about a share itself.
+
+use std::collections::BTreeMap;
+
+use crate::share::Moment;
+use crate::share::lease::{Lease, LeaseId};
+use crate::store::{
+    ContainerAcl, ContainerName, ContainerProperties, ETag, LeaseReport, LeaseRequest, ListItem, ListQuery,
+    Metadata, Preconditions, PublicAccess, StoreError,
+};
+
+use super::super::error::{FsError, Result};
+use super::super::names::RESERVED;
+use super::super::requests::{callers_metadata, replace_callers_metadata};
+use super::Shares;
+
+/// The keys of a front end's own settings begin like this.
+const SETTING: &str = "smbshare";
+
+/// Blobs looked at between two chances for others to run.
+const PAGE: usize = 5000;
+
+/// What a front end keeps about a share under names of its own: quota, tier and the like.
+pub type ShareSettings = BTreeMap<String, String>;
+
+/// A share.
+#[derive(Clone, Debug)]
+pub struct ShareInfo {
+    /// Its name.
+    pub name: ContainerName,
+    /// Version tag of what is told here.
+    pub etag: ETag,
+    /// When that was last changed.
+    pub modified: Moment,
+    /// The caller's metadata.
+    pub metadata: Metadata,
+    /// The front end's settings.
+    pub settings: ShareSettings,
+    /// Stored access policies.
+    pub acl: ContainerAcl,
+    /// The lease as stored; `lease.state(now)` tells what it means.
+    pub lease: Lease,
+}
+
+impl ShareInfo {
+    fn of(container: ContainerProperties) -> Self {
+        let setting = |(key, value): (&String, &String)| {
+            key.strip_prefix(SETTING).map(|name| (name.to_owned(), value.clone()))
+        };
+        Self {
+            settings: container.metadata.iter().filter_map(setting).collect(),
+            metadata: callers_metadata(&container.metadata),
+            name: container.name,
+            etag: container.etag,
+            modified: container.modified,
+            acl: container.acl,
+            lease: container.lease,
+        }
+    }
+}
+
+fn set_settings(stored: &mut Metadata, settings: &ShareSettings) {
+    stored.retain(|key, _| !key.starts_with(SETTING));
+    stored.extend(settings.iter().map(|(name, value)| (format!("{SETTING}{name}"), value.clone())));
+}
+
+fn missing(error: StoreError) -> FsError {
+    match error {
+        StoreError::ContainerNotFound(_) => FsError::NoShare,
+        StoreError::Lease(refusal) => FsError::Lease(refusal),
+        other => other.into(),
+    }
+}
+
+impl Shares {
+    /// Makes a share. It can be mounted at once.
+    pub async fn create(
+        &self,
+        name: &ContainerName,
+        metadata: &Metadata,
+        settings: &ShareSettings,
+    ) -> Result<ShareInfo> {
+        let mut stored = Metadata::new();
+        replace_callers_metadata(&mut stored, metadata);
+        set_settings(&mut stored, settings);
+        let made = self.store.create_container(name, stored, PublicAccess::None).await.map_err(missing)?;
+        self.durable().await?;
+        Ok(ShareInfo::of(made))
+    }
+
+    /// What a share is. A lease id that is given must be right.
+    pub async fn properties(&self, name: &ContainerName, lease: Option<LeaseId>) -> Result<ShareInfo> {
+        Ok(ShareInfo::of(self.store.container_properties(name, lease).await.map_err(missing)?))
+    }
+
+    /// Shares in the order of their names that begin with `prefix`, from `marker` on; and where to go on.
+    pub async fn list(
+        &self,
+        prefix: &str,
+        marker: Option<&str>,
+        max: usize,
+    ) -> Result<(Vec<ShareInfo>, Option<String>)> {
+        let (containers, next) = self.store.list_containers(prefix, marker, max).await?;
+        Ok((containers.into_iter().map(ShareInfo::of).collect(), next))
+    }
+
+    /// Replaces the caller's metadata.
+    pub async fn set_metadata(
+        &self,
+        name: &ContainerName,
+        metadata: &Metadata,
+        lease: Option<LeaseId>,
+    ) -> Result<ShareInfo> {
+        self.change(name, lease, |stored| replace_callers_metadata(stored, metadata)).await
+    }
+
+    /// Replaces the front end's settings.
+    pub async fn set_settings(
+        &self,
+        name: &ContainerName,
+        settings: &ShareSettings,
+        lease: Option<LeaseId>,
+    ) -> Result<ShareInfo> {
+        self.change(name, lease, |stored| set_settings(stored, settings)).await
+    }
+
+    /// Changes the stored metadata of a share, where the attributes of its directory are, too.
+    async fn change(
+        &self,
+        name: &ContainerName,
+        lease: Option<LeaseId>,
+        change: impl FnOnce(&mut Metadata),
+    ) -> Result<ShareInfo> {
+        // Before anything is changed: the lease.
+        self.properties(name, lease).await?;
+        let requests = self.open(name).await?;
+        requests.engine().change_share(change).await?;
+        self.durable().await?;
+        self.properties(name, None).await
+    }
+
+    /// Replaces the stored access policies.
+    pub async fn set_acl(
+        &self,
+        name: &ContainerName,
+        acl: ContainerAcl,
+        lease: Option<LeaseId>,
+    ) -> Result<ShareInfo> {
+        let conditions = Preconditions { lease, ..Preconditions::default() };
+        let done = self.store.set_container_acl(name, acl, &conditions).await.map_err(missing)?;
+        self.durable().await?;
+        Ok(ShareInfo::of(done))
+    }
+
+    /// One lease action on a share.
+    pub async fn lease(&self, name: &ContainerName, request: LeaseRequest) -> Result<LeaseReport> {
+        let always = Preconditions::default();
+        let done = self.store.lease_container(name, request, &always).await.map_err(missing)?;
+        self.durable().await?;
+        Ok(done)
+    }
+
+    /// Deletes a share with everything in it, unless it is mounted.
+    pub async fn delete(&self, name: &ContainerName, lease: Option<LeaseId>) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        self.properties(name, None).await?;
+        self.end(name).await?;
+        let conditions = Preconditions { lease, ..Preconditions::default() };
+        self.store.delete_container(name, &conditions).await.map_err(missing)?;
+        self.durable().await
+    }
+
+    /// How many bytes the files of a share have. Looks at every one of them.
+    pub async fn usage(&self, name: &ContainerName) -> Result<u64> {
+        let (mut query, mut bytes) = (ListQuery { max: PAGE, ..ListQuery::default() }, 0);
+        loop {
+            let page = self.store.list_blobs(name, &query).await.map_err(missing)?;
+            for item in page.items {
+                if let ListItem::Blob { name, properties } = item
+                    && !name.starts_with(RESERVED)
+                {
+                    bytes += properties.size;
+                }
+            }
+            match page.next {
+                Some(next) => query.marker = Some(next),
+                None => return Ok(bytes),
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn durable(&self) -> Result<()> {
+        match self.store.local() {
+            Some(local) => Ok(local.sync().await?),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A blob service elsewhere, as an engine sees it that works on a *mirror* of it.
+//!
+//! The engine of a remote mount works on an embedded store in the cache directory, its mirror, as it does on any
+//! embedded store. What it must know of the service, and what the service must know, passes through this trait:
+//!
+//! ```text
+//!            look-up, list        open             read             close, fsync        unlink, rename
+//!                 |                |                |                    |                   |
+//!              refresh        revalidate          bring          (commit to the mirror)  remove, rename
+//!                 v                v                v                    v                   v
+//!   mirror  <- names, attributes   .     <- ranges of content          push -> fenced    first there, then here
+//! ```
+//!
+//! Every call that needs no request is ready at its first poll. None waits longer than the client's deadline.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::share::lease::LeaseId;
+
+use super::api::BlobStore;
+use super::error::Result;
+use super::local::{Progress, RenameMode};
+use super::names::{BlobName, BlobPath};
+
+/// How a name stands at the service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Somebody has a lease on the blob that is not one of `Upstream::push`'s callers as far as the mirror knows.
+    pub leased: bool,
+    /// The service could not be asked; what is said is what was last known.
+    pub stale: bool,
+}
+
+/// How the service is to protect a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The lease under which it is written, if one is held.
+    pub lease: Option<LeaseId>,
+    /// Whether the version it began with must still be there.
+    pub check_version: bool,
+}
+
+/// What a change in the mirror is going to touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed<'a> {
+    /// Metadata and headers only.
+    Properties,
+    /// These bytes, and the length: what is behind a new end, or between the old and the new one.
+    Ranges(&'a [Range<u64>]),
+    /// Any byte: new content, or a local file that is written in place.
+    Everything,
+}
+
+/// Keeps the mirror from looking at names whose change at the service was just made, until the caller has made it in
+/// the mirror, too. To be dropped then.
+#[must_use = "the mirror may undo the change here as long as the caller has not made it"]
+pub struct Settling(Option<Box<dyn std::any::Any + Send + Sync>>);
+
+impl Settling {
+    /// Nothing to wait for.
+    pub fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// For mirrors: `guard` is dropped when the caller is done.
+    pub fn until_dropped(guard: impl std::any::Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl Debug for Settling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Settling").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Content that is not all here yet.
+#[async_trait]
+pub trait Fetch: Send + Sync + Debug {
+    /// Whether these bytes can be read from the mirror.
+    fn is_here(&self, range: &Range<u64>) -> bool;
+
+    /// Brings them, of the version that was opened; more is brought ahead for whoever reads on.
+    /// [`ConditionNotMet`](super::StoreError::ConditionNotMet) if the service has another version by now.
+    async fn bring(&self, range: Range<u64>) -> Result<()>;
+}
+
+/// The service behind a mirror.
+#[async_trait]
+pub trait Upstream: Send + Sync + Debug {
+    /// Brings the names in a directory (nothing: the root) up to date, unless they are known well enough.
+    async fn refresh_directory(&self, directory: Option<&BlobName>) -> Result<()>;
+
+    /// Brings one name up to date, unless it is known well enough.
+    async fn refresh_name(&self, name: &BlobName) -> Result<()>;
+
+    /// Asks for one name whatever is known, and brings it up to date unless it has changes that are not pushed.
+    async fn revalidate(&self, name: &BlobName) -> Result<Standing>;
+
+    /// Makes a blob's content ready to be opened in the mirror; answers how to bring what is not here.
+    async fn content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>>;
+
+    /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
+    /// before the change, and for content written in place before the first byte and again after every push.
+    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()>;
+
+    /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
+    /// only queued.
+    async fn push(&self, name: &BlobName, fence: Fence) -> Result<()>;
+
+    /// Forgets changes that were not pushed: the service's version takes their place.
+    async fn give_up(&self, name: &BlobName) -> Result<()>;
+
+    /// Removes the blob there. The mirror's is removed by the caller.
+    async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling>;
+
+    /// Moves a blob, and everything below its name, there. The mirror's are moved by the caller.
+    async fn rename(
+        &self,
+        from: &BlobName,
+        to: &BlobName,
+        mode: RenameMode,
+        fence: Fence,
+    ) -> Result<Settling>;
+
+    /// Pushes everything that is not pushed; tells how far it is.
+    async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
+
+    /// Where leases are taken.
+    fn service(&self) -> Arc<dyn BlobStore>;
+
+    /// Where the blob of that name is there. An error if the name is too long there.
+    fn there(&self, name: &BlobName) -> Result<BlobPath>;
+}
