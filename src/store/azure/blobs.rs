@@ -99,7 +99,7 @@ impl AzureStore {
     }
 
     /// The blob, if the write with this token made it.
-    async fn written_with(&self, at: &BlobPath, token: &str) -> Option<BlobProperties> {
+    pub(super) async fn written_with(&self, at: &BlobPath, token: &str) -> Option<BlobProperties> {
         let answer = self.client.send(&Call::new(Method::HEAD, at)).await.ok()?;
         let reader = Reader(&answer.headers);
         (reader.write_token() == Some(token)).then(|| reader.blob(at).ok())?

@@ -9,9 +9,10 @@ use super::AzureStore;
 use super::answers::{Reader, kind_name, tier_name};
 use super::blobs::pairs;
 use super::client::Call;
+use super::conditions::is_conditional;
 use crate::share::lease::LeaseId;
 use crate::store::{
-    BlobKind, BlobPath, BlobProperties, CopyRequest, CopySource, EtagMatch, Preconditions, Result, StoreError,
+    BlobKind, BlobPath, BlobProperties, CopyRequest, CopySource, Preconditions, Result, StoreError,
 };
 use crate::wire::{ErrorCode, headers, tags};
 
@@ -33,15 +34,21 @@ impl AzureStore {
         let finite_lease = conditions.lease.is_some() && !request.infinite_lease;
         let synchronous = finite_lease || request.headers.is_some();
         let url = self.client.source_url(&source.at, source.snapshot.map(|id| id.0), synchronous)?;
-        let place = url.split('?').next().unwrap_or_default().to_owned();
         let tags = (!request.tags.is_empty()).then(|| tags::to_header(&pairs(&request.tags)));
-        let mut call = Call::new(Method::PUT, to)
+        let own_metadata = request.metadata.is_some();
+        let call = Call::new(Method::PUT, to)
             .header(headers::COPY_SOURCE, url)?
             .metadata(&request.metadata.unwrap_or_default())?
             .maybe_header(headers::TAGS, tags)?
             .maybe_header(headers::ACCESS_TIER, request.tier.map(tier_name))?
             .source_conditions(&source.conditions)?
             .conditions(conditions)?;
+        // The source's metadata is copied only if none is given, so then there is no place for a token.
+        let (mut call, token) = match own_metadata {
+            true => call.write_token(conditions)?,
+            false if is_conditional(conditions) => (call.once(), None),
+            false => (call, None),
+        };
         if request.seal {
             call = call.header(headers::SEAL_BLOB, "true")?;
         }
@@ -50,17 +57,18 @@ impl AzureStore {
         } else if synchronous {
             call = call.header(headers::REQUIRES_SYNC, "true")?;
         }
-        let mut status = match self.client.send(&call).await {
-            Ok(answer) => Reader(&answer.headers).text(headers::COPY_STATUS).map(str::to_owned),
+        let mut status = match (self.client.send(&call).await, token) {
+            (Ok(answer), _) => Reader(&answer.headers).text(headers::COPY_STATUS).map(str::to_owned),
             // Refused because of its own success, or not answered at all: what is there tells.
-            Err(failure) if failure.lost => match self.copied(to, &place, conditions).await {
-                Some(status) => status,
+            (Err(failure), Some(token)) if failure.lost => match self.written_with(to, &token).await {
+                // Looked at below, where it may still be under way.
+                Some(_) => Some("pending".to_owned()),
                 None => return Err(failure.about(to)),
             },
-            Err(failure) if failure.code() == Some(ErrorCode::CannotVerifyCopySource) => {
+            (Err(failure), _) if failure.code() == Some(ErrorCode::CannotVerifyCopySource) => {
                 return Err(StoreError::BlobNotFound(source.at.to_string()));
             }
-            Err(failure) => return Err(failure.about(to)),
+            (Err(failure), _) => return Err(failure.about(to)),
         };
         let start = std::time::Instant::now();
         while status.as_deref() == Some("pending") {
@@ -76,17 +84,6 @@ impl AzureStore {
             None | Some("success") => self.properties(to, None, &Preconditions::default()).await,
             Some(other) => Err(super::answers::nonsense(&format!("a copy that ended as {other}"))),
         }
-    }
-
-    /// The state of the copy at `to`, if what is there came from `place` and was not there before.
-    async fn copied(&self, to: &BlobPath, place: &str, conditions: &Preconditions) -> Option<Option<String>> {
-        let answer = self.client.send(&Call::new(Method::HEAD, to)).await.ok()?;
-        let reader = Reader(&answer.headers);
-        let from = reader.text(headers::COPY_SOURCE)?.split('?').next()?.to_owned();
-        let etag = reader.etag().ok()?;
-        let unchanged =
-            matches!(&conditions.if_match, Some(EtagMatch::List(before)) if before.contains(&etag));
-        (from == place && !unchanged).then(|| reader.text(headers::COPY_STATUS).map(str::to_owned))
     }
 
     pub(super) async fn end_copy(&self, at: &BlobPath, copy_id: &str, lease: Option<LeaseId>) -> Result<()> {
