@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use super::endpoint::Endpoint;
 use super::error::CliError;
 use super::overview;
 use super::processes;
+use super::remote::Connected;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
 use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
@@ -31,6 +33,10 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Backend {
     store: Arc<EmbeddedStore>,
     engine: Arc<Engine>,
+    /// Something the user should know.
+    pub(super) note: Option<String>,
+    /// What is not at the service yet stays in the cache directory for the next mount.
+    keep_rest: AtomicBool,
 }
 
 impl Backend {
@@ -52,14 +58,17 @@ impl Backend {
             tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");
         }
         let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
-        let engine = Engine::start(blobs, plan.share.clone(), config).await.map_err(|e| {
-            CliError::Failed(format!(
-                "the share {} in {} cannot be opened: {e}",
-                plan.share,
-                plan.data.display()
-            ))
+        let (engine, note) = match &plan.remote {
+            None => (Engine::start(blobs, plan.share.clone(), config).await, None),
+            Some(remote) => {
+                let Connected { mirror, attr_ttl, note } = remote.connect(&store, plan.share.clone()).await?;
+                (Engine::start_remote(blobs, plan.share.clone(), config, mirror, attr_ttl).await, note)
+            }
+        };
+        let engine = engine.map_err(|e| {
+            CliError::Failed(format!("{} in {} cannot be opened: {e}", plan.title(), plan.data.display()))
         })?;
-        Ok(Self { store, engine })
+        Ok(Self { store, engine, note, keep_rest: AtomicBool::new(false) })
     }
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
@@ -74,7 +83,10 @@ impl Backend {
     pub(super) fn mount(&self, plan: &MountPlan, mountpoint: &Path) -> Result<Mounted, CliError> {
         let config = MountConfig {
             mountpoint: mountpoint.to_owned(),
-            source: plan.data.display().to_string(),
+            source: match &plan.remote {
+                Some(remote) => remote.source.to_string(),
+                None => plan.data.display().to_string(),
+            },
             allow_other: plan.allow_other,
             read_only: plan.read_only,
             passthrough: plan.passthrough && detach::may_mount(),
@@ -97,7 +109,18 @@ impl Backend {
 #[async_trait]
 impl Steward for Backend {
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+        if self.keep_rest.load(Ordering::Acquire) {
+            return self.engine.drain_here(progress).await.map_err(|e| e.to_string());
+        }
         self.engine.drain(progress).await.map_err(|e| format!("what is pending cannot be committed: {e}"))
+    }
+
+    fn keep_rest(&self) -> Result<(), String> {
+        if self.engine.upstream().is_none() {
+            return Err("everything is on this machine: there is nowhere else to keep it".to_owned());
+        }
+        self.keep_rest.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn status(&self, below: Option<&str>) -> Status {

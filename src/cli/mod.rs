@@ -38,6 +38,7 @@ mod overview;
 mod paths;
 mod processes;
 mod progress;
+mod remote;
 mod report;
 mod serve;
 mod settings;

@@ -43,7 +43,8 @@ impl Engine {
         if handle.permit.access().contains(access) { Ok(handle) } else { Err(FsError::BadAccess) }
     }
 
-    /// Reads into `buffer`; returns how much there was.
+    /// Reads into `buffer`; returns how much there was. [`FsError::NotHere`] if some of it must be brought first:
+    /// then [`read_elsewhere`](Self::read_elsewhere) does it.
     pub fn read(&self, mover: impl Into<Mover>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let Mover { handle, key } = mover.into();
         let handle = self.handles.get(handle)?;
@@ -55,6 +56,21 @@ impl Engine {
             handle.permit.claim_more(Access::READ)?;
         }
         handle.file.read(buffer, offset)
+    }
+
+    /// [`read`](Self::read), bringing what is not here.
+    pub async fn read_elsewhere(
+        &self,
+        mover: impl Into<Mover>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>> {
+        let mover = mover.into();
+        let file = Arc::clone(&self.handles.get(mover.handle)?.file);
+        let mut buffer = vec![0; length];
+        let got = self.with_bytes(&file, || self.read(mover, offset, &mut buffer)).await?;
+        buffer.truncate(got);
+        Ok(buffer)
     }
 
     /// Writes `data`, if that needs no preparation; says whether it did. The way for data that is only borrowed.
@@ -76,7 +92,7 @@ impl Engine {
         self.may_move(&handle, key, (offset, data.len() as u64), true)?;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
         while !handle.file.write(data, offset, now())? {
-            self.with_place(handle.file.ino(), |place| handle.file.prepare(place)).await?;
+            self.with_place(&handle.file, |place| handle.file.prepare(place)).await?;
         }
         Ok(())
     }
@@ -101,10 +117,10 @@ impl Engine {
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, None, (range.start, range.end - range.start), true)?;
         let file = &handle.file;
-        self.with_place(file.ino(), |place| match what {
-            Zeroing::Allocate => file.allocate(range, keep_size, place),
-            Zeroing::PunchHole => file.zero(range, true, place),
-            Zeroing::ZeroRange => file.zero(range, keep_size, place),
+        self.with_place(file, |place| match what {
+            Zeroing::Allocate => file.allocate(range.clone(), keep_size, place),
+            Zeroing::PunchHole => file.zero(range.clone(), true, place),
+            Zeroing::ZeroRange => file.zero(range.clone(), keep_size, place),
         })
         .await
     }
@@ -134,7 +150,8 @@ impl Engine {
         let mut done = 0;
         while done < length {
             let wanted = usize::try_from(length - done).unwrap_or(COPY_CHUNK).min(buffer.len());
-            let got = source.file.read(&mut buffer[..wanted], from_offset + done)?;
+            let part = &mut buffer[..wanted];
+            let got = self.with_bytes(&source.file, || source.file.read(part, from_offset + done)).await?;
             if got == 0 {
                 break;
             }

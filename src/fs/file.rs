@@ -14,8 +14,8 @@ use parking_lot::RwLock;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Exposure, LocalStore, NewContent, Preconditions, crash_point,
-    sparse,
+    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Preconditions,
+    crash_point, sparse,
 };
 
 use super::attributes::Attributes;
@@ -23,8 +23,10 @@ use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
 use super::error::{FsError, Result};
 use super::nodes::Ino;
 
+mod elsewhere;
 mod fencing;
 
+use elsewhere::Pushes;
 use fencing::Aside;
 pub use fencing::Fenced;
 
@@ -92,11 +94,15 @@ pub struct OpenFile {
     barred: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
+    /// What the service behind a mirror has of it.
+    pushes: Pushes,
 }
 
 #[derive(Debug)]
 struct FileState {
     content: Content,
+    /// How to bring the bytes of the committed version that are not here, if there are any.
+    fetch: Option<Arc<dyn Fetch>>,
     /// The version of the blob that the content began with: the last one that was read or committed here.
     base: Arc<BlobProperties>,
     /// Set while the file is fenced.
@@ -141,6 +147,7 @@ impl OpenFile {
     pub fn new(ino: Ino, content: Content, base: Arc<BlobProperties>) -> Self {
         let state = FileState {
             content,
+            fetch: None,
             base,
             aside: None,
             serving: Serving::Nobody,
@@ -157,6 +164,7 @@ impl OpenFile {
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
             maker: AtomicU32::new(0),
+            pushes: Pushes::default(),
         }
     }
 
@@ -204,7 +212,9 @@ impl OpenFile {
             }
             // Copying a small file now lets the kernel do the rest. A big one waits for its first change.
             Intent::Write { .. } if kernel_allowed && state.serving == Serving::Nobody => {
-                if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX) {
+                if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX)
+                    && state.is_all_here()
+                {
                     state.make_writable(place)?;
                 }
             }
@@ -241,7 +251,9 @@ impl OpenFile {
 
     /// Reads at `offset`.
     pub fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.state.read().content.read(buffer, offset)?)
+        let state = self.state.read();
+        state.must_be_here(offset..offset.saturating_add(buffer.len() as u64))?;
+        Ok(state.content.read(buffer, offset)?)
     }
 
     /// Writes at `offset`, if the content can be changed already; says whether it could.
@@ -323,12 +335,22 @@ impl OpenFile {
 
     /// First data at or behind `from`.
     pub fn next_data(&self, from: u64) -> Result<u64> {
-        self.state.read().content.next_data(from)?.ok_or(FsError::NoSuchOffset)
+        let state = self.state.read();
+        // What is not here looks like a hole in the local file.
+        if !state.is_all_here() {
+            return if from < state.content.size()? { Ok(from) } else { Err(FsError::NoSuchOffset) };
+        }
+        state.content.next_data(from)?.ok_or(FsError::NoSuchOffset)
     }
 
     /// First hole at or behind `from`.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
-        self.state.read().content.next_hole(from)?.ok_or(FsError::NoSuchOffset)
+        let state = self.state.read();
+        if !state.is_all_here() {
+            let size = state.content.size()?;
+            return if from < size { Ok(size) } else { Err(FsError::NoSuchOffset) };
+        }
+        state.content.next_hole(from)?.ok_or(FsError::NoSuchOffset)
     }
 
     /// Carries an explicitly set time of last change over to content that is not committed yet.
@@ -450,7 +472,8 @@ impl OpenFile {
 
     /// Whether the content is in so many pieces that putting it together pays.
     pub fn in_pieces(&self) -> bool {
-        matches!(&self.state.read().content, Content::Clean(reader) if reader.pieces().len() > 1)
+        let state = self.state.read();
+        matches!(&state.content, Content::Clean(reader) if reader.pieces().len() > 1) && state.is_all_here()
     }
 }
 
@@ -484,7 +507,9 @@ impl FileState {
             Content::Live(live) => Some(Arc::clone(live.scratch().file())),
             // After a crash a file can be longer than the version in it; the kernel would show the rest.
             Content::Clean(reader) => match reader.as_file() {
-                Some(file) if file.metadata()?.len() == reader.size() => Some(Arc::clone(file)),
+                Some(file) if file.metadata()?.len() == reader.size() && self.is_all_here() => {
+                    Some(Arc::clone(file))
+                }
                 _ => None,
             },
             Content::Overlay(_) | Content::Memory(_) => None,
@@ -526,6 +551,7 @@ impl FileState {
             crash_point("write_after_take_over");
             Content::Live(Live::committed(scratch, place.mtime)?)
         } else if reader.size() <= COPY_MAX {
+            self.must_be_here(0..reader.size())?;
             let scratch = place.store.scratch()?;
             Content::Live(Live::copy_of(reader, reader.size(), scratch, place.mtime)?)
         } else {
@@ -546,8 +572,9 @@ impl FileState {
             && size.min(reader.size()) <= COPY_MAX
         {
             // Nothing behind the new end is needed, however big the file was.
-            let scratch = place.store.scratch()?;
             let kept = size.min(reader.size());
+            self.must_be_here(0..kept)?;
+            let scratch = place.store.scratch()?;
             self.content = Content::Live(Live::copy_of(reader, kept, scratch, place.mtime)?);
         }
         self.make_writable(place)?;

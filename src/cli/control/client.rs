@@ -101,6 +101,13 @@ impl Client {
         }
     }
 
+    /// Has the daemon keep what is not at the service yet, instead of waiting for it. The conversation may be in the
+    /// middle of a drain, so this takes another one.
+    pub(in crate::cli) fn keep_rest(dirs: &[PathBuf], mountpoint: &Path, owner: u32) -> Result<(), AskError> {
+        let mut client = Self::find(dirs, mountpoint, owner).ok_or_else(unexpected)?;
+        client.act(&Request::KeepRest)
+    }
+
     /// What the mount knows, everywhere or at and below a path in the share.
     pub(in crate::cli) fn status(&mut self, below: Option<String>) -> Result<Status, AskError> {
         ask(&mut self.stream, &Request::Status { below })?;
@@ -183,6 +190,10 @@ mod tests {
             self.problem.map_or(Ok(()), |text| Err(text.to_owned()))
         }
 
+        fn keep_rest(&self) -> Result<(), String> {
+            Ok(())
+        }
+
         fn status(&self, below: Option<&str>) -> Status {
             let row = |n: usize| PendingRow { path: Some(format!("{}/{n}", below.unwrap_or(""))), opens: n };
             Status { pending_deletes: (0..10_000).map(row).collect(), ..Status::default() }
@@ -220,6 +231,7 @@ mod tests {
             mountpoint: MOUNTPOINT.into(),
             data: "/d".into(),
             share: "share".into(),
+            source: None,
             closing: false,
         };
         let dirs = vec![root.path().join("no/such"), root.path().join("run")];

@@ -10,7 +10,7 @@ use super::client::{Answer, Call, Payload};
 use super::conditions::is_conditional;
 use crate::share::lease::{Lease, LeaseState};
 use crate::store::{
-    AccessTier, BlobBody, BlobDownload, BlobKind, BlobPath, BlobProperties, BlobTier, ByteRange,
+    AccessTier, BlobBody, BlobDownload, BlobKind, BlobPath, BlobProperties, BlobStream, BlobTier, ByteRange,
     DeleteSnapshots, HttpHeaders, Metadata, NewContent, PAGE_BYTES, Preconditions, PropertiesChange, Result,
     SequenceUpdate, SnapshotId, StoreError, Tags,
 };
@@ -138,6 +138,30 @@ impl AzureStore {
             body.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         }
         Ok(BlobDownload { properties: Arc::new(properties), offset, body })
+    }
+
+    /// A part of a blob as it comes. Tags are not asked for.
+    pub(super) async fn stream(
+        &self,
+        at: &BlobPath,
+        range: ByteRange,
+        conditions: &Preconditions,
+    ) -> Result<BlobStream> {
+        let wanted = RequestedRange {
+            first: range.start,
+            last: range.length.map(|length| range.start.saturating_add(length.max(1)) - 1),
+        };
+        let call = Call::new(Method::GET, at)
+            .header(headers::X_MS_RANGE, wanted.to_text())?
+            .conditions(conditions)?
+            .piecewise();
+        let answer = self.client.send(&call).await.map_err(|failure| failure.about(at))?;
+        let reader = Reader(&answer.headers);
+        let offset =
+            reader.text(headers::CONTENT_RANGE).and_then(parse_content_range).map_or(0, |(first, _)| first);
+        let properties = Arc::new(reader.blob(at)?);
+        let coming = answer.coming.ok_or_else(|| nonsense("no body"))?;
+        Ok(BlobStream { properties, offset, pieces: Box::pin(coming.pieces()) })
     }
 
     pub(super) async fn properties(
