@@ -207,10 +207,9 @@ impl Engine {
     pub(super) fn will_commit(&self, name: &BlobName, file: &OpenFile) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
         file.note_unpushed();
-        Ok(match file.changed_ranges() {
-            Some(ranges) => upstream.will_change(name, Changed::Ranges(&ranges))?,
-            None => upstream.will_change(name, Changed::Everything)?,
-        })
+        let ranges = file.changed_ranges();
+        let what = ranges.as_deref().map_or(Changed::Everything, Changed::Ranges);
+        Ok(upstream.will_change(name, what)?)
     }
 
     /// How the service protects a change of `ino`.
