@@ -16,7 +16,7 @@ use crate::store::ContainerName;
 
 mod holding;
 
-pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
+pub(super) use holding::{BreakLeaseArgs, CloseHandleArgs, LeaseArgs, OpenArgs, StatusArgs, UndeleteArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +26,7 @@ Examples:
                                               a container of Azure, or of `leasefs serve` elsewhere
   leasefs umount ~/share                      commit what is pending, then unmount
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
+  leasefs lease ~/share/job.lock -- ./job     only one machine runs job at a time
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
   leasefs serve                               serve blobs and files to Azure SDKs at 127.0.0.1:10000 and :10004
@@ -104,6 +105,10 @@ pub(super) enum Command {
     Umount(UmountArgs),
     /// Hold a file with a share mode while a command runs
     Open(OpenArgs),
+    /// Hold the lease of a blob while a command runs
+    Lease(LeaseArgs),
+    /// End somebody's lease on a blob
+    BreakLease(BreakLeaseArgs),
     /// Show who has which files open, range locks, leases and pending deletes
     Status(StatusArgs),
     /// Take an open file away from the program that holds it

@@ -159,6 +159,15 @@ impl Steward for Backend {
             Err(problem) => Err(problem.to_string()),
         }
     }
+
+    async fn break_lease(&self, path: &str, after: u8) -> Result<(), String> {
+        match self.engine.break_lease(path, after).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("nobody holds a lease on it".to_owned()),
+            Err(FsError::NotFound) => Err("it does not exist".to_owned()),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
 }
 
 /// The shares of a store that nobody has mounted.

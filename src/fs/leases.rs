@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 use futures_util::stream::{self, StreamExt};
 
 use crate::share::lease::{Lease, LeaseId};
-use crate::store::{BlobPath, BlobProperties, Found, Preconditions};
+use crate::store::{BlobName, BlobPath, BlobProperties, Found, LeaseRequest, Preconditions, StoreError};
 
 use super::error::{FsError, Result};
 use super::file::Fenced;
 use super::gate::Claim;
 use super::handles::Handle;
 use super::lease_keeper::{LeaseHold, LeaseInfo, LeaseKeeper, Renewal, leased};
+use super::names::Segment;
 use super::nodes::Ino;
 use super::place::Guarded;
 use super::remote::Need;
@@ -81,6 +82,21 @@ impl Engine {
             (true, true) | (false, false) => {}
         }
         Ok(())
+    }
+
+    /// Ends the lease on the file with this path in the share, whoever holds it, in so many seconds. False if nobody
+    /// holds one. A program of this mount that held it loses it like any other holder.
+    pub async fn break_lease(&self, path: &str, after: u8) -> Result<bool> {
+        let segments: Result<Vec<Segment>> =
+            path.split('/').map(|name| Segment::from_file_name(name.as_bytes())).collect();
+        let names: Vec<String> = segments?.iter().map(|segment| segment.as_str().to_owned()).collect();
+        let at = self.at(BlobName::new(names.join("/")).map_err(|_| FsError::NotFound)?);
+        let request = LeaseRequest::Break { period: Some(after) };
+        match self.store.lease_blob(&at, request, &Preconditions::default()).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Lease(_)) => Ok(false),
+            Err(problem) => Err(problem.into()),
+        }
     }
 
     /// The lease id that a change of this blob must give. Refuses if somebody else holds the lease.

@@ -40,14 +40,20 @@ pub struct Service {
 
 impl Service {
     pub fn start() -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0")
+        Self::start_with(&[])
     }
 
-    fn start_in(folder: tempfile::TempDir, addr: &str) -> Self {
+    /// With further options.
+    pub fn start_with(options: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", options)
+    }
+
+    fn start_in(folder: tempfile::TempDir, addr: &str, options: &[&str]) -> Self {
         let mut process = leasefs()
             .args(["serve", "--data"])
             .arg(folder.path())
             .args(["--blob-addr", addr])
+            .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -100,7 +106,7 @@ pub struct Stopped {
 
 impl Stopped {
     pub fn start(self) -> Service {
-        Service::start_in(self.folder, &self.addr)
+        Service::start_in(self.folder, &self.addr, &[])
     }
 }
 
@@ -173,9 +179,10 @@ impl Remote {
 
     pub fn try_start(&self) -> Output {
         leasefs()
-            .args(["mount", &self.source, "--cache-dir"])
+            .args(["mount", "--cache-dir"])
             .arg(self.folder.path().join("cache"))
             .args(&self.options)
+            .arg(&self.source)
             .arg(self.dir())
             .output()
             .unwrap()

@@ -132,6 +132,11 @@ impl Client {
         self.act(&Request::Undelete { path })
     }
 
+    /// Ends the lease on a file, in so many seconds.
+    pub(in crate::cli) fn break_lease(&mut self, path: String, after: u8) -> Result<(), AskError> {
+        self.act(&Request::BreakLease { path, after })
+    }
+
     fn act(&mut self, request: &Request) -> Result<(), AskError> {
         ask(&mut self.stream, request)?;
         match next(&mut self.stream)? {
@@ -201,6 +206,10 @@ mod tests {
         async fn undelete(&self, path: &str) -> Result<(), String> {
             if path == "a" { Ok(()) } else { Err(format!("{path} is not delete pending")) }
         }
+
+        async fn break_lease(&self, path: &str, after: u8) -> Result<(), String> {
+            if (path, after) == ("a", 3) { Ok(()) } else { Err(format!("nobody holds a lease on {path}")) }
+        }
     }
 
     struct Rig {
@@ -264,6 +273,8 @@ mod tests {
         assert_eq!(client.close_handle(8).unwrap_err().to_string(), "no open has the id 8");
         client.undelete("a".into()).unwrap();
         assert_eq!(client.undelete("b".into()).unwrap_err().to_string(), "b is not delete pending");
+        client.break_lease("a".into(), 3).unwrap();
+        assert_eq!(client.break_lease("b".into(), 0).unwrap_err().to_string(), "nobody holds a lease on b");
     }
 
     #[test]

@@ -40,6 +40,8 @@ enum Request {
     CloseHandle { id: u64 },
     /// Bring back a delete-pending file. Answered by [`Reply::Done`].
     Undelete { path: String },
+    /// End the lease on a file, whoever holds it, in so many seconds. Answered by [`Reply::Done`].
+    BreakLease { path: String, after: u8 },
 }
 
 /// What is answered.

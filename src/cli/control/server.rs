@@ -39,6 +39,8 @@ pub(in crate::cli) trait Steward: Send + Sync + 'static {
     async fn close_handle(&self, id: u64) -> Result<(), String>;
     /// Brings back the delete-pending file at this path in the share.
     async fn undelete(&self, path: &str) -> Result<(), String>;
+    /// Ends the lease on the file at this path in the share, in so many seconds.
+    async fn break_lease(&self, path: &str, after: u8) -> Result<(), String>;
 }
 
 /// A listening control socket; its file is removed when this is dropped.
@@ -183,6 +185,10 @@ async fn answer_all(stream: UnixStream, shared: &Shared) -> io::Result<()> {
             }
             Ok(Request::Undelete { path }) => {
                 let done = shared.steward.undelete(&path).await;
+                send(&mut stream, &outcome(done)).await?;
+            }
+            Ok(Request::BreakLease { path, after }) => {
+                let done = shared.steward.break_lease(&path, after).await;
                 send(&mut stream, &outcome(done)).await?;
             }
             Err(_) => {

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::AzureConfig;
 use super::credential::Credential;
 use super::failure::{Failure, FailureKind, Refusal};
-use super::retry::{Outcome, Repeat};
+use super::retry::{Outcome, Repeat, RetryBudget};
 use super::rights::{Right, Rights};
 use crate::share::Moment;
 use crate::store::{BlobBody, BlobPath, ContainerName, Result, StoreError};
@@ -189,6 +190,11 @@ impl Call {
         self
     }
 
+    /// Whether its `comp` parameter is this one.
+    pub(super) fn is_about(&self, comp: &str) -> bool {
+        self.query.iter().any(|(name, value)| *name == "comp" && value == comp)
+    }
+
     /// Not to be sent twice.
     pub(super) fn once(mut self) -> Self {
         self.repeat = Repeat::Never;
@@ -232,6 +238,7 @@ impl Coming {
 pub(super) struct Client {
     config: AzureConfig,
     rights: Rights,
+    budget: Mutex<RetryBudget>,
     http: reqwest::Client,
     slots: Arc<Semaphore>,
 }
@@ -258,7 +265,8 @@ impl Client {
             StoreError::io("making an HTTP client", io::Error::other(error.without_url().to_string()))
         })?;
         let rights = Rights::new(config.credential.clone(), config.reread.clone());
-        Ok(Self { config, rights, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
+        let budget = Mutex::new(RetryBudget::full(Instant::now()));
+        Ok(Self { config, rights, budget, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
     }
 
     /// Sends a request, several times if need be.
@@ -272,11 +280,13 @@ impl Client {
             next += 1;
             let right = self.rights.current();
             let (outcome, kind) = match self.attempt(call, &path, &id, &right, refused_token).await {
-                Attempt::Done(answer) => return Ok(answer),
+                Attempt::Done(answer) => {
+                    self.budget.lock().gains();
+                    return Ok(answer);
+                }
                 Attempt::Failed(outcome, kind) => (outcome, kind),
             };
             tracing::debug!(what, ?outcome, attempt = next, "request did not succeed");
-            let answer_was_lost = lost;
             lost |= outcome.may_have_happened();
             if outcome.is_status(401) && matches!(right.credential, Credential::Bearer(_)) && !refused_token {
                 refused_token = true;
@@ -291,8 +301,10 @@ impl Client {
             }
             let dice = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
             match self.config.retry.wait(next, start.elapsed(), outcome, call.repeat, dice) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(Box::new(Failure { kind, lost: answer_was_lost, what })),
+                Some(wait) if outcome.is_throttled() || self.budget.lock().takes(Instant::now()) => {
+                    tokio::time::sleep(wait).await;
+                }
+                Some(_) | None => return Err(Box::new(Failure { kind, lost, what })),
             }
         }
     }
@@ -306,7 +318,7 @@ impl Client {
         refused_token: bool,
     ) -> Attempt {
         let not_sent = |text: String| {
-            Attempt::Failed(Outcome::NotSent, FailureKind::Broken(io::ErrorKind::InvalidInput, text))
+            Attempt::Failed(Outcome::Unsendable, FailureKind::Broken(io::ErrorKind::PermissionDenied, text))
         };
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return not_sent("the client is shut down".to_owned());
@@ -345,7 +357,8 @@ impl Client {
     ) -> std::result::Result<(reqwest::Url, HeaderMap), String> {
         let mut headers = call.headers.clone();
         let mut set = |name: &'static str, value: String| -> std::result::Result<(), String> {
-            let value = HeaderValue::from_str(&value).map_err(|_| format!("{name} cannot be sent"))?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| format!("{name} cannot be sent"))?;
+            value.set_sensitive(name == headers::AUTHORIZATION);
             headers.insert(HeaderName::from_static(name), value);
             Ok(())
         };
@@ -375,8 +388,9 @@ impl Client {
                     key,
                     &SignedParts { method, path, query: &query, headers: &headers },
                 );
-                let value = HeaderValue::from_str(&value)
+                let mut value = HeaderValue::from_str(&value)
                     .map_err(|_| "the account's name cannot be sent".to_owned())?;
+                value.set_sensitive(true);
                 headers.insert(HeaderName::from_static(headers::AUTHORIZATION), value);
             }
         }
