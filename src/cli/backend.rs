@@ -67,7 +67,10 @@ impl Backend {
             None => (Engine::start(blobs, plan.share.clone(), config.clone()).await, None),
             Some(remote) => {
                 let Connected { mirror, attr_ttl, note } = remote.connect(&store, plan.share.clone()).await?;
-                (Engine::start_remote(blobs, plan.share.clone(), config.clone(), mirror, attr_ttl).await, note)
+                (
+                    Engine::start_remote(blobs, plan.share.clone(), config.clone(), mirror, attr_ttl).await,
+                    note,
+                )
             }
         };
         let engine = engine.map_err(|e| {

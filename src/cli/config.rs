@@ -124,7 +124,8 @@ impl MountPlan {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
         if remote.is_some() && (settings.blob_addr.is_some() || settings.files_addr.is_some()) {
-            let text = "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
+            let text =
+                "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
             return Err(CliError::Usage(text.to_owned()));
         }
         let at =

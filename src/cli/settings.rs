@@ -248,7 +248,8 @@ impl Settings {
             (
                 "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
                 | "cache_dir" | "cache_size" | "attr_ttl" | "threads" | "log" | "log_file" | "blob_addr"
-                | "files_addr" | "copy_from" | "account" | "account_key_file" | "accounts" | "tls_cert" | "tls_key",
+                | "files_addr" | "copy_from" | "account" | "account_key_file" | "accounts" | "tls_cert"
+                | "tls_key",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));

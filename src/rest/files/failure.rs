@@ -133,12 +133,19 @@ fn code_of(error: &FsError, about: About) -> ErrorCode {
         (FsError::NotSupported(_), _) => ErrorCode::APINotImplemented,
         (FsError::Lease(refusal), about) => lease_code(*refusal, about),
         // Whoever meets these tries again.
-        (FsError::Stale | FsError::LeaseLost | FsError::Interrupted | FsError::Deadlock, _) => {
-            ErrorCode::ServerBusy
-        }
-        (FsError::BadAccess | FsError::BadHandle | FsError::Revoked | FsError::Io(_), _) => {
-            ErrorCode::InternalError
-        }
+        (
+            FsError::Stale
+            | FsError::LeaseLost
+            | FsError::Interrupted
+            | FsError::Deadlock
+            | FsError::NotHere(_)
+            | FsError::TimedOut(_),
+            _,
+        ) => ErrorCode::ServerBusy,
+        (
+            FsError::BadAccess | FsError::BadHandle | FsError::Revoked | FsError::Denied(_) | FsError::Io(_),
+            _,
+        ) => ErrorCode::InternalError,
     }
 }
 
