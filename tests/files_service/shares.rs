@@ -151,3 +151,23 @@ async fn the_service_keeps_its_settings_and_tells_browsers() {
     let refused = rig.put("/?restype=service&comp=properties", &[], logging.as_bytes()).await;
     assert_eq!(refused.verdict(), (400, "UnsupportedXmlNode"));
 }
+
+#[tokio::test]
+async fn a_quota_is_a_limit() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.put("/small?restype=share", &[("x-ms-share-quota", "1")], b"").await.status, 201);
+    let make = |size: &'static str| [("x-ms-type", "file"), ("x-ms-content-length", size)];
+    let (large, much) = ("700000000", "2000000000");
+    let full = (400, "ShareSizeLimitReached");
+    assert_eq!(rig.put("/small/a", &make(much), b"").await.verdict(), full);
+    assert_eq!(rig.put("/small/a", &make(large), b"").await.status, 201);
+    assert_eq!(rig.put("/small/b", &make(large), b"").await.verdict(), full);
+    // What is replaced makes room for what replaces it.
+    assert_eq!(rig.put("/small/a", &make(large), b"").await.status, 201);
+    let source = format!("http://127.0.0.1/{}/small/a", leasefs::rest::auth::DEVELOPMENT_ACCOUNT);
+    assert_eq!(rig.put("/small/b", &[("x-ms-copy-source", &source)], b"").await.verdict(), full);
+    let resize = rig.put("/small/a?comp=properties", &[("x-ms-content-length", much)], b"").await;
+    assert_eq!(resize.verdict(), full);
+    assert_eq!(rig.head("/small/a").await.header("content-length"), large);
+    assert_eq!(rig.head("/small/b").await.status, 404);
+}

@@ -28,6 +28,9 @@ impl FilesService {
             CopyFrom::Own(reading) => Some(&reading.entry),
             CopyFrom::Elsewhere(_) => None,
         };
+        if let Some(entry) = from {
+            self.check_quota(at, &share, entry.size).await?;
+        }
         let smb = self.with_permission(call, &share, copied_smb(call, from)?).await?;
         let named = without_query(headers::required(call.headers(), headers::COPY_SOURCE)?).to_owned();
         let id = uuid::Uuid::new_v4().to_string();
@@ -40,7 +43,7 @@ impl FilesService {
         };
         let entry = match source {
             CopyFrom::Own(reading) => share.copy(&reading, &at.path, copy, lease).await?,
-            CopyFrom::Elsewhere(url) => copy_elsewhere(&share, &url, at, copy, lease).await?,
+            CopyFrom::Elsewhere(url) => self.copy_elsewhere(&share, &url, at, copy, lease).await?,
         };
         let reply = Reply::accepted().version(entry.etag, entry.modified);
         Ok(reply.header(headers::COPY_ID, &id).fixed(headers::COPY_STATUS, "success").empty())
@@ -89,48 +92,52 @@ fn copied_smb(call: &Call<'_>, source: Option<&Entry>) -> Result<SmbChange> {
     })
 }
 
-/// Copies from another server: the file is made in its size first and then filled. If the source fails in the
-/// middle, the part that came stays.
-async fn copy_elsewhere(
-    share: &Requests,
-    url: &str,
-    at: &Place,
-    copy: CopyFile,
-    lease: Option<LeaseId>,
-) -> Result<Entry> {
-    use futures_util::StreamExt;
-    let answer = open_elsewhere(url, Vec::new(), None).await?;
-    let size = answer.content_length().ok_or_else(|| cannot_read(url, &"its length is not told"))?;
-    let content_type = answer.headers().get(headers::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let new = NewFile {
-        size,
-        body: Bytes::new(),
-        smb: copy.smb,
-        metadata: copy.metadata.unwrap_or_default(),
-        headers: crate::store::HttpHeaders {
-            content_type: content_type.map(str::to_owned),
-            ..crate::store::HttpHeaders::default()
-        },
-        content_md5: None,
-        create_only: copy.create_only,
-    };
-    let mut entry = share.create_file(&at.path, new, lease).await?;
-    let (mut pieces, mut offset, mut batch) = (answer.bytes_stream(), 0, Vec::new());
-    let full = usize::try_from(RANGE_MAX).unwrap_or(usize::MAX);
-    loop {
-        let piece = pieces.next().await.transpose();
-        let piece = piece.map_err(|error| cannot_read(url, &error.without_url()))?;
-        let ended = piece.is_none();
-        batch.extend_from_slice(piece.as_deref().unwrap_or_default());
-        while batch.len() >= full || (ended && !batch.is_empty()) {
-            let rest = batch.split_off(batch.len().min(full));
-            let data = Bytes::from(std::mem::replace(&mut batch, rest));
-            let length = data.len() as u64;
-            entry = share.put_range(&at.path, offset, data, LastWrite::Preserve, lease).await?;
-            offset += length;
-        }
-        if ended {
-            return Ok(entry);
+impl FilesService {
+    /// Copies from another server: the file is made in its size first and then filled. If the source fails in the
+    /// middle, the part that came stays.
+    async fn copy_elsewhere(
+        &self,
+        share: &Requests,
+        url: &str,
+        at: &Place,
+        copy: CopyFile,
+        lease: Option<LeaseId>,
+    ) -> Result<Entry> {
+        use futures_util::StreamExt;
+        let answer = open_elsewhere(url, Vec::new(), None).await?;
+        let size = answer.content_length().ok_or_else(|| cannot_read(url, &"its length is not told"))?;
+        let content_type = answer.headers().get(headers::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let new = NewFile {
+            size,
+            body: Bytes::new(),
+            smb: copy.smb,
+            metadata: copy.metadata.unwrap_or_default(),
+            headers: crate::store::HttpHeaders {
+                content_type: content_type.map(str::to_owned),
+                ..crate::store::HttpHeaders::default()
+            },
+            content_md5: None,
+            create_only: copy.create_only,
+        };
+        self.check_quota(at, share, size).await?;
+        let mut entry = share.create_file(&at.path, new, lease).await?;
+        let (mut pieces, mut offset, mut batch) = (answer.bytes_stream(), 0, Vec::new());
+        let full = usize::try_from(RANGE_MAX).unwrap_or(usize::MAX);
+        loop {
+            let piece = pieces.next().await.transpose();
+            let piece = piece.map_err(|error| cannot_read(url, &error.without_url()))?;
+            let ended = piece.is_none();
+            batch.extend_from_slice(piece.as_deref().unwrap_or_default());
+            while batch.len() >= full || (ended && !batch.is_empty()) {
+                let rest = batch.split_off(batch.len().min(full));
+                let data = Bytes::from(std::mem::replace(&mut batch, rest));
+                let length = data.len() as u64;
+                entry = share.put_range(&at.path, offset, data, LastWrite::Preserve, lease).await?;
+                offset += length;
+            }
+            if ended {
+                return Ok(entry);
+            }
         }
     }
 }

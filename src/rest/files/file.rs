@@ -42,6 +42,7 @@ impl FilesService {
         }
         let (headers, lease) = (call.stored_headers()?, call.lease()?);
         let share = self.share(&at.share).await?;
+        self.check_quota(at, &share, size).await?;
         let smb = self.with_permission(call, &share, call.smb_change(true)?).await?;
         let new = NewFile {
             size,
@@ -84,6 +85,9 @@ impl FilesService {
         let stored = (call.stored_headers()?, call.stored_md5()?);
         let smb = call.smb_change(false)?;
         let share = self.share(&at.share).await?;
+        if let Some(size) = size {
+            self.check_quota(at, &share, size).await?;
+        }
         let smb = self.with_permission(call, &share, smb).await?;
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
         let change = FileChange { headers: named.then_some(stored), size, smb };

@@ -3,6 +3,8 @@
 use super::FilesService;
 use super::call::Call;
 use super::failure::{Result, of_share};
+use super::place::Place;
+use crate::fs::requests::Requests;
 use crate::fs::shares::{ShareInfo, ShareSettings};
 use crate::rest::leases::{self, lease_headers};
 use crate::rest::reply::Reply;
@@ -148,6 +150,25 @@ impl FilesService {
         let command = LeaseCommand::from_headers(call.headers())?;
         let report = self.shares.lease(name, leases::request(command)).await.map_err(of_share)?;
         Ok(leases::reply(command, &report))
+    }
+
+    /// Refuses what would make a share larger than its quota: `size` bytes at a place that may have a file already.
+    pub(super) async fn check_quota(&self, at: &Place, share: &Requests, size: u64) -> Result<()> {
+        let info = self.shares.properties(&at.share, None).await.map_err(of_share)?;
+        // Who was given no quota has one that no disk reaches.
+        let Some(quota) = info.settings.get(QUOTA).and_then(|text| text.parse::<u64>().ok()) else {
+            return Ok(());
+        };
+        let limit = quota << 30;
+        if self.shares.has_room(&at.share, limit, size).await.map_err(of_share)? {
+            return Ok(());
+        }
+        let old = share.file_properties(&at.path, None).await.map_or(0, |entry| entry.size);
+        let growth = size.saturating_sub(old);
+        if old > 0 && self.shares.has_room(&at.share, limit, growth).await.map_err(of_share)? {
+            return Ok(());
+        }
+        Err(ErrorCode::ShareSizeLimitReached.into())
     }
 
     /// The share, or the snapshot of it, that a request is about.
