@@ -6,7 +6,7 @@ use leasefs::fs::requests::NewFile;
 use leasefs::fs::shares::{ShareSettings, Shares};
 use leasefs::fs::{Engine, FsError};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
-use leasefs::store::{ContainerName, Metadata};
+use leasefs::store::{ContainerName, DeleteSnapshots, Metadata};
 
 use super::world::{config, path, share};
 
@@ -18,6 +18,8 @@ async fn shares_have_one_engine_each_and_mounted_ones_stay() {
     let shares = Shares::new(store, config());
     shares.adopt(Arc::clone(&mounted));
     assert!(Arc::ptr_eq(shares.open(&share()).await.unwrap().engine(), &mounted));
+    let deleted = shares.delete(&share(), DeleteSnapshots::Include, None).await;
+    assert!(matches!(deleted.unwrap_err(), FsError::ShareInUse(_)));
     let other = ContainerName::new("other").unwrap();
     assert!(matches!(shares.open(&other).await.unwrap_err(), FsError::NoShare));
     let metadata: Metadata = [("color".to_owned(), "red".to_owned())].into();
