@@ -4,7 +4,8 @@
 #   no NAME   everything; --quick leaves out the long suites
 #   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), demo, or a suite of
 #             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite),
-#             contract (the store's contract over HTTP, on Azurite), kill; files (the Files service judged by the official SDK)
+#             contract (the store's contract over HTTP, on Azurite), kill; files (the Files service judged by the official SDK),
+#             remote (shell and fsx on a mount of leasefs serve)
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -12,8 +13,8 @@ cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
 SUITES=(shell trees git cbuild sequences editor sqlite locks demo pjdfstest fsx)
-SERVICES=(sdk azurite contract kill files)
-LONG=(sequences editor sqlite fsx kill)
+SERVICES=(sdk azurite contract kill files remote)
+LONG=(sequences editor sqlite fsx kill remote)
 
 quick=
 names=()
@@ -159,7 +160,7 @@ if wanted pjdfstest; then
     fi
 fi
 
-if wanted sdk || wanted kill || wanted files; then
+if wanted sdk || wanted kill || wanted files || wanted remote; then
     step "build (release)" build_release
     export LEASEFS=$TARGET/release/leasefs
 fi
@@ -168,6 +169,11 @@ if wanted azurite; then service "sdk (azurite)" scripts/suites/sdk.sh azurite; f
 if wanted contract; then service "contract (azurite)" scripts/suites/contract.sh; fi
 if wanted files; then
     for side in serve mount daemon; do service "sdk-files ($side)" scripts/suites/sdk-files.sh "$side"; done
+fi
+if wanted remote; then
+    step "tool fsx" cargo_tool fsx "$FSX_VERSION"
+    step "remote mount (passthrough)" timeout 900 scripts/suites/remote.sh
+    step "remote mount (daemon)" timeout 900 scripts/suites/remote.sh --no-passthrough
 fi
 if wanted kill; then step "kill -9 and power loss" timeout 600 scripts/suites/kill.sh; fi
 

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -15,14 +16,17 @@ use crate::store::ContainerName;
 
 mod holding;
 
-pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
+pub(super) use holding::{BreakLeaseArgs, CloseHandleArgs, LeaseArgs, OpenArgs, StatusArgs, UndeleteArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   leasefs mount ~/share                       mount the embedded store, return when it works
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
+  leasefs mount https://ACCOUNT.blob.core.windows.net/docs /mnt/docs
+                                              a container of Azure, or of `leasefs serve` elsewhere
   leasefs umount ~/share                      commit what is pending, then unmount
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
+  leasefs lease ~/share/job.lock -- ./job     only one machine runs job at a time
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
   leasefs serve                               serve blobs and files to Azure SDKs at 127.0.0.1:10000 and :10004
@@ -46,6 +50,7 @@ Options for -o (separated by commas), and for a --config file (one per line,
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
+  cache_dir=DIR  cache_size=SIZE  attr_ttl=SECONDS  write_back
   blob_addr=ADDR  files_addr=ADDR  account=NAME  account_key_file=FILE
   accounts=FILE  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
@@ -66,6 +71,11 @@ Lines for /etc/fstab, after
 `ln -s \"$(command -v leasefs)\" /usr/sbin/mount.leasefs`:
   embedded    /mnt/docs   leasefs  share=docs,allow_other,nofail  0 0
   /srv/blobs  /mnt/blobs  leasefs  ro,noatime                     0 0
+  https://ACCOUNT.blob.core.windows.net/docs  /mnt/az  leasefs  _netdev  0 0
+
+Credentials for a blob service come from the environment as Azure's own tools
+read them (AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
+AZURE_STORAGE_SAS_TOKEN, an identity), never from arguments.
 
 In the background leasefs logs to $XDG_STATE_HOME/leasefs/MOUNTPOINT.log (or
 ~/.local/state/leasefs/...), where MOUNTPOINT is the path with `-` for `/`.";
@@ -89,12 +99,16 @@ pub(super) struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Mount the embedded store at a directory
+    /// Mount the embedded store, or a container of a blob service, at a directory
     Mount(Box<MountArgs>),
     /// Commit what is pending, then unmount; also clears a dead mount
     Umount(UmountArgs),
     /// Hold a file with a share mode while a command runs
     Open(OpenArgs),
+    /// Hold the lease of a blob while a command runs
+    Lease(LeaseArgs),
+    /// End somebody's lease on a blob
+    BreakLease(BreakLeaseArgs),
     /// Show who has which files open, range locks, leases and pending deletes
     Status(StatusArgs),
     /// Take an open file away from the program that holds it
@@ -111,7 +125,9 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = MOUNT_NOTES, arg_required_else_help = true, allow_missing_positional = true)]
 pub(super) struct MountArgs {
-    /// `embedded` (the store in the --data directory), or the path of a data directory [default: embedded]
+    /// `embedded` (the store in the --data directory), the path of a data directory, or the URL of a container or of a
+    /// prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER, http://HOST:PORT/ACCOUNT/CONTAINER
+    /// [default: embedded]
     pub(super) source: Option<PathBuf>,
 
     /// Where to mount
@@ -153,6 +169,23 @@ pub(super) struct MountArgs {
     /// Range locks refuse the reads and writes of others, not only their locks
     #[arg(long)]
     pub(super) mandatory_locks: bool,
+
+    /// Where a remote share is cached, and what is not uploaded yet is kept [default: $XDG_CACHE_HOME/leasefs or
+    /// ~/.cache/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache_dir: Option<PathBuf>,
+
+    /// How much of a remote share is kept there at most, such as 500M or 20G [default: 10G]
+    #[arg(long, value_name = "SIZE", value_parser = settings::parse_size)]
+    pub(super) cache_size: Option<u64>,
+
+    /// How long names and attributes of a remote share are believed without asking again [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = settings::parse_ttl)]
+    pub(super) attr_ttl: Option<Duration>,
+
+    /// Let close return when the content is in the cache directory, and upload it later
+    #[arg(long)]
+    pub(super) write_back: bool,
 
     /// Serve the blobs over the Azure Blob protocol too, at this address
     #[arg(long, value_name = "ADDR")]
@@ -330,7 +363,7 @@ impl EndpointArgs {
     about = "Called by mount(8) for file systems of type leasefs; people use `leasefs mount`"
 )]
 pub(super) struct HelperArgs {
-    /// `embedded`, or the path of a data directory
+    /// `embedded`, the path of a data directory, or the URL of a container
     pub(super) source: PathBuf,
     /// Where to mount
     pub(super) dir: PathBuf,

@@ -130,9 +130,14 @@ fn live(
             tracing::info!(url = endpoint.url, "files are served");
             reporter.note(&format!("files are served at {}", endpoint.url));
         }
+        if let Some(note) = &backend.note {
+            tracing::info!("{note}");
+            reporter.note(note);
+        }
+        let kept = if plan.remote.is_some() { "cache" } else { "data" };
         reporter.ready(&format!(
-            "share \"{}\" is mounted at {} (data in {})",
-            plan.share,
+            "{} is mounted at {} ({kept} in {})",
+            plan.title(),
             mountpoint.display(),
             plan.data.display()
         ));
@@ -195,7 +200,11 @@ fn start_control(
         pid: nix::unistd::getpid().as_raw(),
         mountpoint: mountpoint.to_owned(),
         data: plan.data.clone(),
-        share: plan.share.to_string(),
+        share: match &plan.remote {
+            Some(remote) => remote.source.container.to_string(),
+            None => plan.share.to_string(),
+        },
+        source: plan.remote.as_ref().map(|remote| remote.source.to_string()),
         closing: false,
     };
     let steward: Arc<dyn Steward> = Arc::<Backend>::clone(backend);

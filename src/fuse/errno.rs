@@ -35,6 +35,8 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::AttributesTooLarge | FsError::NoSpace | FsError::TooManySnapshots => Errno::ENOSPC,
         FsError::NotSupported(_) => Errno::EOPNOTSUPP,
         FsError::Stale => Errno::ESTALE,
-        FsError::Revoked | FsError::LeaseLost | FsError::Io(_) => Errno::EIO,
+        FsError::Denied(_) => Errno::EACCES,
+        FsError::TimedOut(_) => Errno::ETIMEDOUT,
+        FsError::Revoked | FsError::LeaseLost | FsError::NotHere(_) | FsError::Io(_) => Errno::EIO,
     }
 }

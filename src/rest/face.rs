@@ -1,20 +1,27 @@
-//! What every answer of a service carries whatever it speaks, and its line in the log.
+//! What a service does with every request whatever it speaks: framing, health, browsers, failures, what every answer
+//! carries, and a line in the log.
 
+use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
-use super::server::Answer;
+use super::cors;
+use super::failure::Failure;
+use super::reply::{Reply, close_after};
+use super::server::{Answer, AnswerBody, Request, RequestBody, check_framing};
 use crate::share::Moment;
-use crate::wire::headers;
 use crate::wire::version::ServiceVersion;
+use crate::wire::xml::ServiceProperties;
+use crate::wire::{date, headers};
 
 /// Longest `x-ms-client-request-id` that is repeated in the answer.
 const CLIENT_ID_MAX: usize = 1024;
 /// Answers without asking who asks.
-pub(super) const HEALTH_PATH: &str = "/healthz";
+const HEALTH_PATH: &str = "/healthz";
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +30,71 @@ pub(super) struct Caller {
     pub(super) peer: std::net::SocketAddr,
     /// Whether the connection is encrypted.
     pub(super) secure: bool,
+}
+
+/// A service, as far as it does not matter what it speaks.
+pub(super) trait Service: Send + Sync {
+    /// How it shows itself.
+    fn face(&self) -> &Face;
+
+    /// What time it is.
+    fn now(&self) -> Moment;
+
+    /// Its settings.
+    fn settings(&self) -> impl Future<Output = Result<Arc<ServiceProperties>, Failure>> + Send;
+
+    /// Does what a well-formed request asks for.
+    fn handle(
+        &self,
+        head: &Parts,
+        body: &mut RequestBody,
+        caller: Caller,
+    ) -> impl Future<Output = Result<Answer, Failure>> + Send;
+}
+
+/// Answers one request.
+pub(super) async fn answer<S: Service>(service: &S, request: Request) -> Answer {
+    let started = Instant::now();
+    let Request { head, mut body, peer, secure } = request;
+    let id = service.face().request_id();
+    let mut answer = match outcome(service, &head, &mut body, Caller { peer, secure }).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            let unfit = check_framing(&head).is_err();
+            if !unfit {
+                body.drain();
+            }
+            let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(service.now()));
+            if unfit {
+                close_after(&mut answer);
+            }
+            answer
+        }
+    };
+    service.face().sign(&mut answer, &head, &id);
+    if head.headers.contains_key(header::ORIGIN)
+        && let Ok(settings) = service.settings().await
+    {
+        cors::allow_origin(&settings, &head, &mut answer);
+    }
+    log(&head, &answer, &id, peer, started);
+    answer
+}
+
+async fn outcome<S: Service>(
+    service: &S,
+    head: &Parts,
+    body: &mut RequestBody,
+    caller: Caller,
+) -> Result<Answer, Failure> {
+    check_framing(head)?;
+    if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
+        return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
+    }
+    if head.method == Method::OPTIONS {
+        return cors::preflight(&*service.settings().await?, head);
+    }
+    service.handle(head, body, caller).await
 }
 
 /// How a service shows itself: its name, and the numbers of its requests.
@@ -67,7 +139,7 @@ impl Face {
 }
 
 /// One line per request: refusals by the service at debug, its own failures as errors. Never a signature.
-pub(super) fn log(head: &Parts, answer: &Answer, id: &str, peer: std::net::SocketAddr, started: Instant) {
+fn log(head: &Parts, answer: &Answer, id: &str, peer: std::net::SocketAddr, started: Instant) {
     let status = answer.status();
     let failed = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
     if !failed && !tracing::enabled!(tracing::Level::DEBUG) {

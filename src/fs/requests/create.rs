@@ -344,7 +344,7 @@ impl Requests {
         let done = async {
             let engine = &self.engine;
             engine
-                .with_place_for(open.target.ino, open.shown, |place| {
+                .with_place_for(&open.file, open.shown, |place| {
                     open.file.truncate(0, place)?;
                     open.file.truncate(making.size, place)
                 })

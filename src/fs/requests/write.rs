@@ -84,7 +84,7 @@ impl Requests {
         let done = async {
             within(open.file.stat()?.size, range.end)?;
             let (engine, file) = (&self.engine, &open.file);
-            engine.with_place_for(file.ino(), open.shown, |place| file.zero(range, true, place)).await?;
+            engine.with_place_for(file, open.shown, |place| file.zero(range.clone(), true, place)).await?;
             self.finish_write(&open, last_write).await
         };
         let done = done.await;
@@ -230,7 +230,7 @@ impl Requests {
                 return Ok(());
             }
             // A commit in between makes the content clean again, so preparing may be needed more than once.
-            self.engine.with_place_for(file.ino(), open.shown, |place| file.prepare(place)).await?;
+            self.engine.with_place_for(file, open.shown, |place| file.prepare(place)).await?;
         }
     }
 

@@ -14,7 +14,7 @@ use super::operation::{BlobOp, Operation};
 use super::route::{Resource, Target};
 use super::source::SourceRight;
 use crate::rest::auth::{Asked, Claim};
-use crate::rest::face::Caller;
+use crate::rest::face::{Caller, Service as _};
 use crate::rest::reply::status_of;
 use crate::store::{BlobPath, ContainerAcl, ContainerName, StoreError};
 use crate::wire::Fault;

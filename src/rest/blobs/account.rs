@@ -5,6 +5,7 @@ use super::call::Call;
 use super::containers::access_name;
 use super::failure::Result;
 use super::listing::lease_fields;
+use crate::rest::face::Service as _;
 use crate::rest::page::Page;
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;

@@ -3,7 +3,7 @@
 use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
-use super::properties::lease_headers;
+use crate::rest::leases::lease_headers;
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{

@@ -35,22 +35,19 @@ mod source;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::request::Parts;
-use http::{Method, header};
 
 use super::auth::Accounts;
-use super::cors::{self, Settings};
-use super::face::{self, Caller, Face, HEALTH_PATH};
-use super::reply::{self, Reply};
-use super::server::{Answer, AnswerBody, Protocol, Request, RequestBody, check_framing};
+use super::cors::Settings;
+use super::face::{self, Caller, Face, Service};
+use super::server::{Answer, Protocol, Request, RequestBody};
 use crate::share::Moment;
 use crate::store::{BlobPath, BlobStore, ContainerName, EtagMatch, LocalStore, Preconditions};
 use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
 use crate::wire::xml::{self, ServiceProperties};
-use crate::wire::{ErrorCode, date, headers};
+use crate::wire::{ErrorCode, headers};
 
 use access::refuse_secondary_writes;
 use call::Call;
@@ -111,37 +108,6 @@ impl BlobService {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
-    }
-
-    /// What time it is.
-    fn now(&self) -> Moment {
-        (self.clock)()
-    }
-
-    /// The settings of the service.
-    async fn settings(&self) -> Result<Arc<ServiceProperties>> {
-        if let Some(known) = self.settings.known() {
-            return Ok(known);
-        }
-        let read = match self.store.service_properties().await? {
-            Some(document) => xml::parse_service_properties(&document)?,
-            None => ServiceProperties::default(),
-        };
-        Ok(self.settings.learn(read))
-    }
-
-    /// Everything from a request's head to an answer, without what every answer carries.
-    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
-        check_framing(head)?;
-        if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
-            return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
-        }
-        if head.method == Method::OPTIONS {
-            return cors::preflight(&*self.settings().await?, head);
-        }
-        let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
-        let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
-        self.perform(&mut call, &operation).await
     }
 
     /// What a request asks for, if its caller may. `path` is where it goes; what was signed is the path in the head.
@@ -266,34 +232,36 @@ impl BlobService {
     }
 }
 
+impl Service for BlobService {
+    fn face(&self) -> &Face {
+        &self.face
+    }
+
+    fn now(&self) -> Moment {
+        (self.clock)()
+    }
+
+    async fn settings(&self) -> Result<Arc<ServiceProperties>> {
+        if let Some(known) = self.settings.known() {
+            return Ok(known);
+        }
+        let read = match self.store.service_properties().await? {
+            Some(document) => xml::parse_service_properties(&document)?,
+            None => ServiceProperties::default(),
+        };
+        Ok(self.settings.learn(read))
+    }
+
+    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
+        let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
+        let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
+        self.perform(&mut call, &operation).await
+    }
+}
+
 impl Protocol for BlobService {
     async fn answer(self: Arc<Self>, request: Request) -> Answer {
-        let started = Instant::now();
-        let Request { head, mut body, peer, secure } = request;
-        let id = self.face.request_id();
-        let outcome = self.handle(&head, &mut body, Caller { peer, secure }).await;
-        let mut answer = match outcome {
-            Ok(answer) => answer,
-            Err(failure) => {
-                let unfit = check_framing(&head).is_err();
-                if !unfit {
-                    body.drain();
-                }
-                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(self.now()));
-                if unfit {
-                    reply::close_after(&mut answer);
-                }
-                answer
-            }
-        };
-        self.face.sign(&mut answer, &head, &id);
-        if head.headers.contains_key(header::ORIGIN)
-            && let Ok(settings) = self.settings().await
-        {
-            cors::allow_origin(&settings, &head, &mut answer);
-        }
-        face::log(&head, &answer, &id, peer, started);
-        answer
+        face::answer(&*self, request).await
     }
 }
 

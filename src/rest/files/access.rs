@@ -13,7 +13,7 @@ use super::needs::need;
 use super::operation::Operation;
 use super::route::{Resource, Target};
 use crate::rest::auth::{Allowed, Asked, Claim};
-use crate::rest::face::Caller;
+use crate::rest::face::{Caller, Service as _};
 use crate::rest::failure as common;
 use crate::rest::reply::status_of;
 use crate::store::{ContainerAcl, ContainerName};

@@ -1,11 +1,9 @@
 //! The one place where errors of the engine and of the store get the Files service's status and code.
 
-use http::Method;
-
 use crate::fs::FsError;
 use crate::fs::requests;
 use crate::rest::failure::{self as common, sentence};
-use crate::rest::server::{Answer, BodyError, Unfit};
+use crate::rest::server::BodyError;
 use crate::share::lease::LeaseRefusal;
 use crate::wire::{ErrorCode, Fault};
 
@@ -17,17 +15,18 @@ pub(super) type Result<T> = std::result::Result<T, Failure>;
 pub(super) struct Failure(pub(super) common::Failure);
 
 impl Failure {
-    /// The answer that tells it.
-    pub(super) fn into_answer(self, method: &Method, request_id: &str, time: &str) -> Answer {
-        self.0.into_answer(method, request_id, time)
-    }
-
     /// The code it is told with, if it is a refusal.
     pub(super) fn code(&self) -> Option<ErrorCode> {
         match &self.0 {
             common::Failure::Refused(fault) => Some(fault.code),
             common::Failure::NotModified | common::Failure::Source(..) => None,
         }
+    }
+}
+
+impl From<Failure> for common::Failure {
+    fn from(failure: Failure) -> Self {
+        failure.0
     }
 }
 
@@ -52,12 +51,6 @@ impl From<ErrorCode> for Failure {
 impl From<BodyError> for Failure {
     fn from(error: BodyError) -> Self {
         Self(error.into())
-    }
-}
-
-impl From<Unfit> for Failure {
-    fn from(unfit: Unfit) -> Self {
-        Self(unfit.into())
     }
 }
 

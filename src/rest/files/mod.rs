@@ -32,28 +32,27 @@ mod view;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use http::request::Parts;
-use http::{Method, header};
 use tokio::sync::Semaphore;
 
 use super::auth::Accounts;
-use super::cors::{self, Settings};
-use super::face::{self, Caller, Face, HEALTH_PATH};
-use super::reply::{self, Reply};
-use super::server::{Answer, AnswerBody, Protocol, Request, RequestBody, check_framing};
+use super::cors::Settings;
+use super::face::{self, Caller, Face, Service};
+use super::failure as common;
+use super::server::{Answer, Protocol, Request, RequestBody};
 use super::sources::CopySources;
 use crate::fs::shares::Shares;
 use crate::share::Moment;
 use crate::store::ContainerName;
 use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
-use crate::wire::{ErrorCode, date, headers};
+use crate::wire::xml::ServiceProperties;
+use crate::wire::{ErrorCode, headers};
 
 use access::refuse_writes;
 use call::Call;
-use failure::{Failure, Result};
+use failure::Result;
 use operation::{DirectoryOp, FileOp, HandlesOp, Operation, ServiceOp, ShareOp};
 use place::Place;
 use route::Target;
@@ -96,20 +95,13 @@ impl FilesService {
         }
     }
 
-    /// What time it is.
-    fn now(&self) -> Moment {
-        face::now()
-    }
-
-    /// Everything from a request's head to an answer, without what every answer carries.
-    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
-        check_framing(head)?;
-        if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
-            return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
-        }
-        if head.method == Method::OPTIONS {
-            return Ok(cors::preflight(&*self.settings().await?, head)?);
-        }
+    /// Everything from a request's head to an answer: what is asked, whether the caller may, and the operation.
+    async fn admit_and_perform(
+        &self,
+        head: &Parts,
+        body: &mut RequestBody,
+        caller: Caller,
+    ) -> Result<Answer> {
         let version =
             ServiceVersion::from_headers(&head.headers)?.unwrap_or(ServiceVersion::NEWEST).effective();
         let query = Query::parse(head.uri.query().unwrap_or_default())?;
@@ -164,7 +156,7 @@ impl FilesService {
                 };
                 named(place, answer)
             }
-            Operation::Unsupported(what) => Err(super::failure::unsupported(what).into()),
+            Operation::Unsupported(what) => Err(common::unsupported(what).into()),
         }
     }
 
@@ -247,38 +239,31 @@ fn named(place: &Place, answer: Result<Answer>) -> Result<Answer> {
     })
 }
 
-impl Protocol for FilesService {
-    async fn answer(self: Arc<Self>, request: Request) -> Answer {
-        let started = Instant::now();
-        let Request { head, mut body, peer, secure } = request;
-        let id = self.face.request_id();
-        let outcome = self.handle(&head, &mut body, Caller { peer, secure }).await;
-        let mut answer = match outcome {
-            Ok(answer) => answer,
-            Err(failure) => self.refusal(failure, &head, body, &id),
-        };
-        self.face.sign(&mut answer, &head, &id);
-        if head.headers.contains_key(header::ORIGIN)
-            && let Ok(settings) = self.settings().await
-        {
-            cors::allow_origin(&settings, &head, &mut answer);
-        }
-        face::log(&head, &answer, &id, peer, started);
-        answer
+impl Service for FilesService {
+    fn face(&self) -> &Face {
+        &self.face
+    }
+
+    fn now(&self) -> Moment {
+        face::now()
+    }
+
+    async fn settings(&self) -> std::result::Result<Arc<ServiceProperties>, common::Failure> {
+        Ok(self.stored_settings().await?)
+    }
+
+    async fn handle(
+        &self,
+        head: &Parts,
+        body: &mut RequestBody,
+        caller: Caller,
+    ) -> std::result::Result<Answer, common::Failure> {
+        Ok(self.admit_and_perform(head, body, caller).await?)
     }
 }
 
-impl FilesService {
-    /// The answer that tells a failure; what is left of the body is read or the connection closed.
-    fn refusal(&self, failure: Failure, head: &Parts, body: RequestBody, id: &str) -> Answer {
-        let unfit = check_framing(head).is_err();
-        if !unfit {
-            body.drain();
-        }
-        let mut answer = failure.into_answer(&head.method, id, &date::iso_ticks(self.now()));
-        if unfit {
-            reply::close_after(&mut answer);
-        }
-        answer
+impl Protocol for FilesService {
+    async fn answer(self: Arc<Self>, request: Request) -> Answer {
+        face::answer(&*self, request).await
     }
 }

@@ -1,9 +1,9 @@
 //! What answers tell about a file or directory.
 
 use crate::fs::requests::Entry;
+use crate::rest::leases::lease_headers;
 use crate::rest::reply::Reply;
 use crate::share::Moment;
-use crate::share::lease::Lease;
 use crate::store::HttpHeaders;
 use crate::wire::checksum::md5_text;
 use crate::wire::{date, headers, permission, smb};
@@ -67,17 +67,6 @@ pub(super) fn directory_headers(reply: Reply, entry: &Entry) -> Reply {
     smb_headers(reply.version(entry.etag, entry.modified), entry)
         .fixed(headers::SERVER_ENCRYPTED, "false")
         .metadata(&entry.metadata)
-}
-
-/// The state of a lease, as it is now.
-pub(super) fn lease_headers(reply: Reply, lease: &Lease, now: Moment) -> Reply {
-    let status = if lease.is_locked(now) { "locked" } else { "unlocked" };
-    let duration =
-        lease.duration(now).map(|duration| if duration.is_infinite() { "infinite" } else { "fixed" });
-    reply
-        .fixed(headers::LEASE_STATUS, status)
-        .header(headers::LEASE_STATE, &lease.state(now).to_string())
-        .maybe(headers::LEASE_DURATION, duration)
 }
 
 /// The MD5 that is stored with a file, under the name that the answer gives it.

@@ -17,7 +17,7 @@ const PROPERTIES_BODY_MAX: u64 = 64 * 1024;
 
 impl FilesService {
     /// The settings of the service.
-    pub(super) async fn settings(&self) -> Result<Arc<ServiceProperties>> {
+    pub(super) async fn stored_settings(&self) -> Result<Arc<ServiceProperties>> {
         if let Some(known) = self.settings.known() {
             return Ok(known);
         }
@@ -30,7 +30,7 @@ impl FilesService {
 
     /// Get File Service Properties: what was set, with the service's defaults for the rest.
     pub(super) async fn get_service_properties(&self) -> Result<Answer> {
-        let set = self.settings().await?.as_ref().clone();
+        let set = self.stored_settings().await?.as_ref().clone();
         let shown = ServiceProperties {
             hour_metrics: set.hour_metrics.or_else(|| Some(Metrics::default())),
             minute_metrics: set.minute_metrics.or_else(|| Some(Metrics::default())),
@@ -54,7 +54,7 @@ impl FilesService {
                 return Err(unsupported_node(node));
             }
         }
-        let old = self.settings().await?.as_ref().clone();
+        let old = self.stored_settings().await?.as_ref().clone();
         let merged = ServiceProperties {
             hour_metrics: given.hour_metrics.or(old.hour_metrics),
             minute_metrics: given.minute_metrics.or(old.minute_metrics),

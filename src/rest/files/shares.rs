@@ -1,17 +1,15 @@
 //! Shares: create, properties, quota, metadata, access policies, statistics, snapshots, lease, delete.
 
-use http::StatusCode;
-
 use super::FilesService;
 use super::call::Call;
 use super::failure::{Result, of_share};
-use super::properties::lease_headers;
 use crate::fs::shares::{ShareInfo, ShareSettings};
+use crate::rest::leases::{self, lease_headers};
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::Moment;
-use crate::share::lease::{LeaseDuration, LeaseId};
-use crate::store::{ContainerAcl, ContainerName, DeleteSnapshots, LeaseRequest, StoredPolicy};
+use crate::share::lease::LeaseDuration;
+use crate::store::{ContainerAcl, ContainerName, DeleteSnapshots, StoredPolicy};
 use crate::wire::etag::Etag;
 use crate::wire::lease::LeaseCommand;
 use crate::wire::version::ServiceVersion;
@@ -148,16 +146,8 @@ impl FilesService {
             return Err(ErrorCode::ShareSnapshotOperationNotSupported.into());
         }
         let command = LeaseCommand::from_headers(call.headers())?;
-        let report = self.shares.lease(name, request(command)).await.map_err(of_share)?;
-        let status = StatusCode::from_u16(command.success_status()).unwrap_or(StatusCode::OK);
-        let mut reply = Reply::new(status).version(report.etag, report.modified);
-        if let Some(id) = report.id {
-            reply = reply.header(headers::LEASE_ID, &id.to_string());
-        }
-        if let Some(seconds) = report.seconds_left {
-            reply = reply.number(headers::LEASE_TIME, seconds);
-        }
-        Ok(reply.empty())
+        let report = self.shares.lease(name, leases::request(command)).await.map_err(of_share)?;
+        Ok(leases::reply(command, &report))
     }
 
     /// The share, or the snapshot of it, that a request is about.
@@ -167,20 +157,6 @@ impl FilesService {
             Some(id) => self.shares.snapshot_properties(name, id).await,
         };
         found.map_err(of_share)
-    }
-}
-
-/// A new lease request; an acquire that proposes no id gets one here.
-fn request(command: LeaseCommand) -> LeaseRequest {
-    match command {
-        LeaseCommand::Acquire { proposed, duration } => {
-            let proposed = proposed.unwrap_or_else(|| LeaseId(uuid::Uuid::new_v4().as_u128()));
-            LeaseRequest::Acquire { proposed, duration }
-        }
-        LeaseCommand::Renew { id } => LeaseRequest::Renew { id },
-        LeaseCommand::Change { id, proposed } => LeaseRequest::Change { id, proposed },
-        LeaseCommand::Release { id } => LeaseRequest::Release { id },
-        LeaseCommand::Break { period } => LeaseRequest::Break { period },
     }
 }
 
