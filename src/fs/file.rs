@@ -292,32 +292,7 @@ impl OpenFile {
 
     /// Makes the content ready to be changed.
     pub fn prepare(&self, place: Place<'_>) -> Result<()> {
-        // The guard of the name keeps other changes out, so the long part needs no guard of the state: whoever reads
-        // or asks for attributes meanwhile need not wait.
-        if let (Some(at), Some(reader)) = (place.at, self.served_version()) {
-            let scratch = place.store.take_over(Some(at), &reader)?;
-            crash_point("write_after_take_over");
-            let mut state = self.state.write();
-            if matches!(&state.content, Content::Clean(now) if now.properties().etag == reader.properties().etag)
-            {
-                state.content = Content::Live(Live::committed(scratch, place.mtime)?);
-                return Ok(());
-            }
-        }
         self.state.write().make_writable(place)
-    }
-
-    /// The bytes that the first change copies, if it does: those of a version that the kernel serves.
-    pub fn bytes_to_copy(&self) -> Option<u64> {
-        self.served_version().map(|reader| reader.size())
-    }
-
-    fn served_version(&self) -> Option<ContentReader> {
-        let state = self.state.read();
-        match &state.content {
-            Content::Clean(reader) if state.serving == Serving::Kernel => Some(reader.clone()),
-            Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
-        }
     }
 
     /// Cuts or extends with zeros.
