@@ -7,5 +7,7 @@
 mod basics;
 #[path = "files_engine/conflicts.rs"]
 mod conflicts;
+#[path = "files_engine/shares.rs"]
+mod shares;
 #[path = "files_engine/world.rs"]
 mod world;

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -15,27 +16,31 @@ use crate::store::ContainerName;
 
 mod holding;
 
-pub(super) use holding::{CloseHandleArgs, OpenArgs, StatusArgs, UndeleteArgs};
+pub(super) use holding::{BreakLeaseArgs, CloseHandleArgs, LeaseArgs, OpenArgs, StatusArgs, UndeleteArgs};
 
 const EXAMPLES: &str = "\
 Examples:
   leasefs mount ~/share                       mount the embedded store, return when it works
   leasefs mount --data /srv/blobs /mnt/docs   with the blobs in /srv/blobs
+  leasefs mount https://ACCOUNT.blob.core.windows.net/docs /mnt/docs
+                                              a container of Azure, or of `leasefs serve` elsewhere
   leasefs umount ~/share                      commit what is pending, then unmount
   leasefs open --share r ~/share/a -- make    nobody else may change or remove a while make runs
+  leasefs lease ~/share/job.lock -- ./job     only one machine runs job at a time
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
-  leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
+  leasefs serve                               serve blobs and files to Azure SDKs at 127.0.0.1:10000 and :10004
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
 const SERVE_NOTES: &str = "\
 Every answer of success means the change survives a power loss. SIGTERM and
-SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md has the
-limits and what is not supported.
+SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md and
+docs/FILES-SERVICE.md have the limits and what is not supported.
 
 Examples:
   leasefs serve                                      UseDevelopmentStorage=true works at once
+  leasefs serve --files-addr 127.0.0.1:10004         only the Files service
   leasefs serve --blob-addr 0.0.0.0:443 --account mine --account-key-file keys \\
                 --tls-cert chain.pem --tls-key key.pem";
 
@@ -45,8 +50,9 @@ Options for -o (separated by commas), and for a --config file (one per line,
   data=DIR  share=NAME  delete=smb|posix  share_policy=POLICY
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
-  blob_addr=ADDR  account=NAME  account_key_file=FILE  accounts=FILE
-  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
+  cache_dir=DIR  cache_size=SIZE  attr_ttl=SECONDS  write_back
+  blob_addr=ADDR  files_addr=ADDR  account=NAME  account_key_file=FILE
+  accounts=FILE  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -65,6 +71,11 @@ Lines for /etc/fstab, after
 `ln -s \"$(command -v leasefs)\" /usr/sbin/mount.leasefs`:
   embedded    /mnt/docs   leasefs  share=docs,allow_other,nofail  0 0
   /srv/blobs  /mnt/blobs  leasefs  ro,noatime                     0 0
+  https://ACCOUNT.blob.core.windows.net/docs  /mnt/az  leasefs  _netdev  0 0
+
+Credentials for a blob service come from the environment as Azure's own tools
+read them (AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
+AZURE_STORAGE_SAS_TOKEN, an identity), never from arguments.
 
 In the background leasefs logs to $XDG_STATE_HOME/leasefs/MOUNTPOINT.log (or
 ~/.local/state/leasefs/...), where MOUNTPOINT is the path with `-` for `/`.";
@@ -88,12 +99,16 @@ pub(super) struct Arguments {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Mount the embedded store at a directory
+    /// Mount the embedded store, or a container of a blob service, at a directory
     Mount(Box<MountArgs>),
     /// Commit what is pending, then unmount; also clears a dead mount
     Umount(UmountArgs),
     /// Hold a file with a share mode while a command runs
     Open(OpenArgs),
+    /// Hold the lease of a blob while a command runs
+    Lease(LeaseArgs),
+    /// End somebody's lease on a blob
+    BreakLease(BreakLeaseArgs),
     /// Show who has which files open, range locks, leases and pending deletes
     Status(StatusArgs),
     /// Take an open file away from the program that holds it
@@ -102,7 +117,7 @@ pub(super) enum Command {
     Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
-    /// Serve the embedded store's blobs over the Azure Blob protocol
+    /// Serve the embedded store over the Azure Blob and Files protocols
     Serve(Box<ServeArgs>),
 }
 
@@ -110,7 +125,9 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = MOUNT_NOTES, arg_required_else_help = true, allow_missing_positional = true)]
 pub(super) struct MountArgs {
-    /// `embedded` (the store in the --data directory), or the path of a data directory [default: embedded]
+    /// `embedded` (the store in the --data directory), the path of a data directory, or the URL of a container or of a
+    /// prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER, http://HOST:PORT/ACCOUNT/CONTAINER
+    /// [default: embedded]
     pub(super) source: Option<PathBuf>,
 
     /// Where to mount
@@ -153,11 +170,32 @@ pub(super) struct MountArgs {
     #[arg(long)]
     pub(super) mandatory_locks: bool,
 
+    /// Where a remote share is cached, and what is not uploaded yet is kept [default: $XDG_CACHE_HOME/leasefs or
+    /// ~/.cache/leasefs]
+    #[arg(long, value_name = "DIR")]
+    pub(super) cache_dir: Option<PathBuf>,
+
+    /// How much of a remote share is kept there at most, such as 500M or 20G [default: 10G]
+    #[arg(long, value_name = "SIZE", value_parser = settings::parse_size)]
+    pub(super) cache_size: Option<u64>,
+
+    /// How long names and attributes of a remote share are believed without asking again [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = settings::parse_ttl)]
+    pub(super) attr_ttl: Option<Duration>,
+
+    /// Let close return when the content is in the cache directory, and upload it later
+    #[arg(long)]
+    pub(super) write_back: bool,
+
     /// Serve the blobs over the Azure Blob protocol too, at this address
     #[arg(long, value_name = "ADDR")]
     pub(super) blob_addr: Option<SocketAddr>,
 
-    #[command(flatten, next_help_heading = "With --blob-addr")]
+    /// Serve the files over the Azure Files protocol too, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "With --blob-addr or --files-addr")]
     pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
@@ -230,9 +268,13 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
 
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
-    pub(super) blob_addr: SocketAddr,
+    /// Where to serve blobs; port 0 takes a free one [default: 127.0.0.1:10000, unless only --files-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    /// Where to serve files; port 0 takes a free one [default: 127.0.0.1:10004, unless only --blob-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
 
     #[command(flatten)]
     pub(super) endpoint: EndpointArgs,
@@ -321,7 +363,7 @@ impl EndpointArgs {
     about = "Called by mount(8) for file systems of type leasefs; people use `leasefs mount`"
 )]
 pub(super) struct HelperArgs {
-    /// `embedded`, or the path of a data directory
+    /// `embedded`, the path of a data directory, or the URL of a container
     pub(super) source: PathBuf,
     /// Where to mount
     pub(super) dir: PathBuf,

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -12,12 +13,16 @@ use nix::unistd::{getgid, getuid};
 use super::config::MountPlan;
 use super::control::{Status, Steward};
 use super::detach;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, FilesEndpoint};
 use super::error::CliError;
 use super::overview;
 use super::processes;
+use super::remote::Connected;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
+use crate::fs::policy::SharePolicies;
+use crate::fs::shares::Shares;
+use crate::fs::strategy::Fencing;
 use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
 use crate::fuse::{self, MountConfig, Mounted};
 use crate::share::OpenId;
@@ -31,6 +36,12 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Backend {
     store: Arc<EmbeddedStore>,
     engine: Arc<Engine>,
+    /// How engines of other shares behave.
+    config: EngineConfig,
+    /// Something the user should know.
+    pub(super) note: Option<String>,
+    /// What is not at the service yet stays in the cache directory for the next mount.
+    keep_rest: AtomicBool,
 }
 
 impl Backend {
@@ -52,14 +63,17 @@ impl Backend {
             tracing::info!("without CAP_SYS_ADMIN all data goes through the daemon");
         }
         let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
-        let engine = Engine::start(blobs, plan.share.clone(), config).await.map_err(|e| {
-            CliError::Failed(format!(
-                "the share {} in {} cannot be opened: {e}",
-                plan.share,
-                plan.data.display()
-            ))
+        let (engine, note) = match &plan.remote {
+            None => (Engine::start(blobs, plan.share.clone(), config.clone()).await, None),
+            Some(remote) => {
+                let Connected { mirror, attr_ttl, note } = remote.connect(&store, plan.share.clone()).await?;
+                (Engine::start_remote(blobs, plan.share.clone(), config.clone(), mirror, attr_ttl).await, note)
+            }
+        };
+        let engine = engine.map_err(|e| {
+            CliError::Failed(format!("{} in {} cannot be opened: {e}", plan.title(), plan.data.display()))
         })?;
-        Ok(Self { store, engine })
+        Ok(Self { store, engine, config, note, keep_rest: AtomicBool::new(false) })
     }
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
@@ -70,11 +84,24 @@ impl Backend {
         }
     }
 
+    /// Serves the files of all shares too, if the plan says so: those of the mounted share through the mount's own
+    /// engine. Must be called on the runtime.
+    pub(super) fn serve_files(&self, plan: &MountPlan) -> Result<Option<FilesEndpoint>, CliError> {
+        let Some(endpoint) = &plan.files else { return Ok(None) };
+        let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&self.store);
+        let shares = Shares::new(store, self.config.clone());
+        shares.adopt(Arc::clone(&self.engine));
+        endpoint.start_files(shares).map(Some)
+    }
+
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
     pub(super) fn mount(&self, plan: &MountPlan, mountpoint: &Path) -> Result<Mounted, CliError> {
         let config = MountConfig {
             mountpoint: mountpoint.to_owned(),
-            source: plan.data.display().to_string(),
+            source: match &plan.remote {
+                Some(remote) => remote.source.to_string(),
+                None => plan.data.display().to_string(),
+            },
             allow_other: plan.allow_other,
             read_only: plan.read_only,
             passthrough: plan.passthrough && detach::may_mount(),
@@ -97,7 +124,18 @@ impl Backend {
 #[async_trait]
 impl Steward for Backend {
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String> {
+        if self.keep_rest.load(Ordering::Acquire) {
+            return self.engine.drain_here(progress).await.map_err(|e| e.to_string());
+        }
         self.engine.drain(progress).await.map_err(|e| format!("what is pending cannot be committed: {e}"))
+    }
+
+    fn keep_rest(&self) -> Result<(), String> {
+        if self.engine.upstream().is_none() {
+            return Err("everything is on this machine: there is nowhere else to keep it".to_owned());
+        }
+        self.keep_rest.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn status(&self, below: Option<&str>) -> Status {
@@ -121,6 +159,29 @@ impl Steward for Backend {
             Err(problem) => Err(problem.to_string()),
         }
     }
+
+    async fn break_lease(&self, path: &str, after: u8) -> Result<(), String> {
+        match self.engine.break_lease(path, after).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("nobody holds a lease on it".to_owned()),
+            Err(FsError::NotFound) => Err("it does not exist".to_owned()),
+            Err(problem) => Err(problem.to_string()),
+        }
+    }
+}
+
+/// The shares of a store that nobody has mounted.
+pub(super) fn shares(store: &Arc<EmbeddedStore>) -> Arc<Shares> {
+    let config = EngineConfig {
+        delete: DeleteRule::Smb,
+        passthrough: false,
+        owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
+        policies: SharePolicies::default(),
+        fencing: Fencing::default(),
+        mandatory_locks: false,
+    };
+    let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(store);
+    Shares::new(store, config)
 }
 
 /// Opens the store in `data`; waits a moment for a process that is just ending.

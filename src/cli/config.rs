@@ -8,11 +8,13 @@ use super::args::{HelperArgs, MountArgs};
 use super::endpoint::EndpointPlan;
 use super::error::CliError;
 use super::paths::{self, Places};
+use super::remote::RemotePlan;
 use super::settings::{ConfigFileError, DeleteChoice, LogLevel, Settings};
 use crate::fs::policy::{RULES_MAX, SharePolicies};
 use crate::fs::strategy::{Concurrency, Fencing};
 use crate::share::lease::LeaseDuration;
 use crate::store::ContainerName;
+use crate::store::azure::Source;
 
 /// The share that is mounted when none is named.
 const DEFAULT_SHARE: &str = "share";
@@ -22,8 +24,10 @@ const DEFAULT_SHARE: &str = "share";
 pub(super) struct MountPlan {
     /// Absolute, as typed otherwise.
     pub(super) mountpoint: PathBuf,
-    /// Absolute, as typed otherwise.
+    /// Absolute, as typed otherwise. Of a remote share: its mirror in the cache directory.
     pub(super) data: PathBuf,
+    /// Where the blobs are, if they are elsewhere.
+    pub(super) remote: Option<RemotePlan>,
     pub(super) share: ContainerName,
     pub(super) delete: DeleteChoice,
     pub(super) policies: SharePolicies,
@@ -38,6 +42,8 @@ pub(super) struct MountPlan {
     pub(super) foreground: bool,
     /// Serve the blobs too, at this endpoint.
     pub(super) blobs: Option<EndpointPlan>,
+    /// Serve the files too, at this endpoint.
+    pub(super) files: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -58,7 +64,12 @@ impl MountPlan {
             concurrency: args.concurrency,
             lease: args.lease,
             mandatory_locks: args.mandatory_locks.then_some(true),
+            cache_dir: args.cache_dir,
+            cache_size: args.cache_size,
+            attr_ttl: args.attr_ttl,
+            write_back: args.write_back.then_some(true),
             blob_addr: args.blob_addr,
+            files_addr: args.files_addr,
             endpoint: args.endpoint,
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
@@ -89,8 +100,20 @@ impl MountPlan {
         Ok(plan)
     }
 
+    /// What is mounted, for messages.
+    pub(super) fn title(&self) -> String {
+        match &self.remote {
+            Some(remote) => remote.source.to_string(),
+            None => format!("share \"{}\"", self.share),
+        }
+    }
+
     fn new(source: Option<&Path>, dir: &Path, settings: Settings, places: &Places) -> Result<Self, CliError> {
-        let data = data_directory(source, settings.data, places)?;
+        let remote = remote_plan(source, &settings)?;
+        let data = match &remote {
+            Some(remote) => remote.mirror_dir(&settings.cache_dir.unwrap_or_else(|| places.cache_dir())),
+            None => data_directory(source, settings.data, places)?,
+        };
         let share = match settings.share {
             Some(share) => share,
             None => {
@@ -100,16 +123,21 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
-        let blobs = match settings.blob_addr {
-            Some(addr) => Some(EndpointPlan::new(addr, settings.endpoint)?),
-            None if settings.endpoint.is_empty() => None,
-            None => {
-                return Err(CliError::Usage("accounts, TLS files and --copy-from need --blob-addr".into()));
-            }
-        };
+        if remote.is_some() && (settings.blob_addr.is_some() || settings.files_addr.is_some()) {
+            let text = "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
+            return Err(CliError::Usage(text.to_owned()));
+        }
+        let at =
+            |addr: Option<_>| addr.map(|addr| EndpointPlan::new(addr, settings.endpoint.clone())).transpose();
+        let (blobs, files) = (at(settings.blob_addr)?, at(settings.files_addr)?);
+        if blobs.is_none() && files.is_none() && !settings.endpoint.is_empty() {
+            let text = "accounts, TLS files and --copy-from need --blob-addr or --files-addr";
+            return Err(CliError::Usage(text.into()));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
+            remote,
             share,
             delete: settings.delete.unwrap_or(DeleteChoice::Smb),
             policies: SharePolicies::new(settings.share_rules, settings.share_policy.unwrap_or_default()),
@@ -122,6 +150,7 @@ impl MountPlan {
             kernel_flags: settings.flags.names(),
             foreground: false,
             blobs,
+            files,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,
@@ -132,6 +161,36 @@ impl MountPlan {
 fn fencing(concurrency: Option<Concurrency>, lease: Option<LeaseDuration>) -> Fencing {
     let usual = Fencing::default();
     Fencing { concurrency: concurrency.unwrap_or_default(), lease: lease.unwrap_or(usual.lease), ..usual }
+}
+
+/// What is to be mounted from elsewhere, if the source is a URL. Refuses options that are for the other kind.
+fn remote_plan(source: Option<&Path>, settings: &Settings) -> Result<Option<RemotePlan>, CliError> {
+    let usage = |text: &str| Err(CliError::Usage(text.to_owned()));
+    let url = source.and_then(Path::to_str).filter(|source| Source::is_url(source));
+    let Some(url) = url else {
+        let Settings { cache_dir, cache_size, attr_ttl, write_back, .. } = settings;
+        let given = cache_dir.is_some() || cache_size.is_some() || attr_ttl.is_some() || write_back.is_some();
+        return if given {
+            usage(
+                "--cache-dir, --cache-size, --attr-ttl and --write-back are for shares elsewhere; name one by its URL",
+            )
+        } else {
+            Ok(None)
+        };
+    };
+    if settings.data.is_some() {
+        return usage("--data is for the embedded store; a remote share has a --cache-dir");
+    }
+    if settings.share.is_some() {
+        return usage("the URL names the container; --share is for the embedded store");
+    }
+    let source = Source::parse(url).map_err(|problem| CliError::Usage(problem.to_string()))?;
+    Ok(Some(RemotePlan {
+        source,
+        cache_size: settings.cache_size,
+        attr_ttl: settings.attr_ttl,
+        write_back: settings.write_back.unwrap_or(false),
+    }))
 }
 
 /// The data directory that `--data` (or its default) names, absolute.
@@ -165,16 +224,10 @@ fn parse_source(source: &Path) -> Result<Option<PathBuf>, CliError> {
     if text == "embedded" {
         return Ok(None);
     }
-    if text.starts_with("https://") || text.starts_with("http://") {
-        return Err(CliError::Usage(format!(
-            "the source {text} is on the network, and remote stores are not in this version; \
-             use `embedded` or the path of a data directory"
-        )));
-    }
     // A bare word is more likely a mistake, such as two mountpoints, than a directory.
     if !text.contains('/') {
         return Err(CliError::Usage(format!(
-            "the source {text:?} is not known; use `embedded` or the path of a data directory (./{text} if it is one)"
+            "the source {text:?} is not known; use `embedded`, the path of a data directory (./{text} if it is one) or a URL"
         )));
     }
     Ok(Some(source.to_owned()))
@@ -255,11 +308,29 @@ mod tests {
         assert_eq!(plan(&["embedded", "/mnt", "--data", "/d"]).unwrap().data, Path::new("/d"));
         assert_eq!(plan(&["/d", "/mnt", "--data", "/d"]).unwrap().data, Path::new("/d"));
         assert!(refused(&["/d", "/mnt", "--data", "/e"]).contains("differ"));
-        assert!(
-            refused(&["https://a.blob.core.windows.net/c", "/mnt"])
-                .contains("remote stores are not in this version")
-        );
         assert!(refused(&["mnt", "dir"]).contains("./mnt if it is one"));
+    }
+
+    #[test]
+    fn a_url_is_mounted_through_the_cache_directory() {
+        let url = "https://a.blob.core.windows.net/docs/x";
+        let there = plan(&[url, "/mnt", "--cache-dir", "/c", "-o", "attr_ttl=5,write_back"]).unwrap();
+        assert!(there.data.starts_with("/c/") && there.data != Path::new("/c"), "{:?}", there.data);
+        let remote = there.remote.unwrap();
+        assert_eq!(remote.source.to_string(), url);
+        assert_eq!((remote.attr_ttl, remote.write_back), (Some(std::time::Duration::from_secs(5)), true));
+        assert!(plan(&["/mnt"]).unwrap().remote.is_none());
+        for (words, why) in [
+            (["/mnt", "--cache-size", "2G"].as_slice(), "for shares elsewhere"),
+            (&[url, "/mnt", "--data", "/d"], "--cache-dir"),
+            (&[url, "/mnt", "--share", "abc"], "the URL names the container"),
+            (&[url, "/mnt", "--blob-addr", "127.0.0.1:0"], "--blob-addr"),
+            (&["https://a.blob.core.windows.net/docs?sig=s3cret", "/mnt"], "AZURE_STORAGE_SAS_TOKEN"),
+            (&["https://a.blob.core.windows.net/", "/mnt"], "not the URL of a container"),
+        ] {
+            let said = refused(words);
+            assert!(said.contains(why) && !said.contains("s3cret"), "{said}");
+        }
     }
 
     #[test]

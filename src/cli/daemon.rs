@@ -114,6 +114,7 @@ fn live(
         let backend = Arc::new(Backend::open(plan).await?);
         let mut signals = Signals::new()?;
         let mut endpoint = backend.serve_blobs(plan).await?;
+        let files = backend.serve_files(plan)?;
         let mounted = backend.mount(plan, mountpoint)?;
         let detacher = Detacher::new(mountpoint.to_owned())?;
         first_answer(mountpoint).await?;
@@ -125,9 +126,18 @@ fn live(
             tracing::info!(url = endpoint.url, "blobs are served");
             reporter.note(&format!("blobs are served at {}", endpoint.url));
         }
+        if let Some(endpoint) = &files {
+            tracing::info!(url = endpoint.url, "files are served");
+            reporter.note(&format!("files are served at {}", endpoint.url));
+        }
+        if let Some(note) = &backend.note {
+            tracing::info!("{note}");
+            reporter.note(note);
+        }
+        let kept = if plan.remote.is_some() { "cache" } else { "data" };
         reporter.ready(&format!(
-            "share \"{}\" is mounted at {} (data in {})",
-            plan.share,
+            "{} is mounted at {} ({kept} in {})",
+            plan.title(),
             mountpoint.display(),
             plan.data.display()
         ));
@@ -136,6 +146,9 @@ fn live(
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
+        if let Some(endpoint) = files {
+            endpoint.stop().await;
+        }
         if let Some(endpoint) = endpoint {
             endpoint.stop().await.unwrap_or_else(|problem| tracing::error!("{problem}"));
         }
@@ -153,7 +166,7 @@ fn live(
 }
 
 /// Waits for a signal to end.
-async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
+pub(super) async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
     match endpoint {
         Some(endpoint) => endpoint.until_signal(signals).await,
         None => {
@@ -187,7 +200,11 @@ fn start_control(
         pid: nix::unistd::getpid().as_raw(),
         mountpoint: mountpoint.to_owned(),
         data: plan.data.clone(),
-        share: plan.share.to_string(),
+        share: match &plan.remote {
+            Some(remote) => remote.source.container.to_string(),
+            None => plan.share.to_string(),
+        },
+        source: plan.remote.as_ref().map(|remote| remote.source.to_string()),
         closing: false,
     };
     let steward: Arc<dyn Steward> = Arc::<Backend>::clone(backend);

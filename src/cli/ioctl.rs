@@ -22,7 +22,8 @@ pub(super) struct RawShare {
 pub(super) struct RawState {
     access: u32,
     share: u32,
-    lease: u32,
+    /// 1: the blob's lease is held for this file.
+    pub(super) lease: u32,
     delete_pending: u32,
     opens: u32,
     reserved: u32,

@@ -2,7 +2,7 @@
 //!
 //! * `args`, `settings`, `config`: what was typed → a checked `MountPlan`.
 //! * `mount`, `background`, `daemon`: the life of a mount. `umount`, `check`: the other commands.
-//! * `open`, `status`, `actions`: seeing and acting on what programs hold. `ioctl` is what they ask through a
+//! * `open`, `lease`, `status`, `actions`: seeing and acting on what programs hold; `child` runs a command meanwhile. `ioctl` is what they ask through a
 //!   descriptor, `locate` finds the mount of a path, `table` and `text` show things to people.
 //! * `serve`, `endpoint`, `accounts`: the blob service, alone or beside a mount.
 //! * `mountpoint`, `mounts`, `detach`, `processes`, `paths`: what the operating system knows.
@@ -19,6 +19,7 @@ mod args;
 mod backend;
 mod background;
 mod check;
+mod child;
 mod config;
 mod control;
 mod daemon;
@@ -26,6 +27,7 @@ mod detach;
 mod endpoint;
 mod error;
 mod ioctl;
+mod lease;
 mod locate;
 mod log;
 mod mount;
@@ -36,6 +38,7 @@ mod overview;
 mod paths;
 mod processes;
 mod progress;
+mod remote;
 mod report;
 mod serve;
 mod settings;
@@ -78,6 +81,8 @@ fn run(words: Vec<OsString>, reporter: Reporter) -> Result<ExitCode, CliError> {
         Command::Mount(args) => mount::run(&MountPlan::from_args(*args, &places)?, &places, reporter),
         Command::Umount(args) => umount::run(&args, &places),
         Command::Open(args) => return open::run(&args),
+        Command::Lease(args) => return lease::run(&args),
+        Command::BreakLease(args) => lease::break_lease(&args, &places),
         Command::Status(args) => status::run(&args, &places),
         Command::CloseHandle(args) => actions::close_handle(&args, &places),
         Command::Undelete(args) => actions::undelete(&args, &places),

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 
 use super::args::OpenArgs;
+use super::child;
 use super::error::CliError;
 use super::locate;
 use super::text;
 
-mod child;
-mod holders;
-mod take;
+pub(super) mod holders;
+pub(super) mod take;
 
 use holders::Holders;
 use take::{Take, TakeError};
@@ -43,7 +43,7 @@ pub(super) fn run(args: &OpenArgs) -> Result<ExitCode, CliError> {
         Some(text) => text.replace(PLACEHOLDER, &path).into(),
         None => word.clone(),
     });
-    let code = child::run(words.collect(), &[(DESCRIPTOR_VARIABLE, number.to_string())]);
+    let code = child::run(words.collect(), &[(DESCRIPTOR_VARIABLE, number.to_string())], |_| {});
     drop(file);
     code
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::control::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, Status};
+use super::control::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, ServiceRow, Status};
 use crate::fs::nodes::Ino;
 use crate::fs::{Engine, FrontEnd, Holder, OpenInfo, Process};
 use crate::share::{Moment, OpenId, RangeKind, RangeOwner, Span};
+use crate::store::UpstreamStatus;
 
 /// The kernel's word for "to the end": the last byte that a file can have.
 const LAST_BYTE: u64 = i64::MAX as u64;
@@ -20,7 +21,13 @@ pub(super) fn of(engine: &Engine, below: Option<&str>) -> Status {
         leases: look.leases(),
         pending_deletes: look.pending_deletes(),
         conflict_copies: engine.conflicts(),
+        service: engine.upstream().map(|upstream| service(upstream.status())),
     }
+}
+
+fn service(status: UpstreamStatus) -> ServiceRow {
+    let UpstreamStatus { waiting_files, waiting_bytes, cached_bytes, trouble, moving } = status;
+    ServiceRow { waiting_files, waiting_bytes, cached_bytes, trouble, moving }
 }
 
 /// One look at everything. Each file and each process is looked up once, however many opens it has.

@@ -19,6 +19,7 @@ pub(super) struct Places {
     uid: u32,
     home: PathBuf,
     data_home: Option<PathBuf>,
+    cache_home: Option<PathBuf>,
     state_home: Option<PathBuf>,
     runtime: Option<PathBuf>,
 }
@@ -34,6 +35,7 @@ impl Places {
             uid: uid.as_raw(),
             home: home.unwrap_or_else(|| PathBuf::from("/")),
             data_home: dir("XDG_DATA_HOME"),
+            cache_home: dir("XDG_CACHE_HOME"),
             state_home: dir("XDG_STATE_HOME"),
             runtime: dir("XDG_RUNTIME_DIR"),
         }
@@ -42,6 +44,11 @@ impl Places {
     /// The data directory when none is named.
     pub(super) fn data_dir(&self) -> PathBuf {
         self.data_home.clone().unwrap_or_else(|| self.home.join(".local/share")).join("leasefs")
+    }
+
+    /// The cache directory when none is named.
+    pub(super) fn cache_dir(&self) -> PathBuf {
+        self.cache_home.clone().unwrap_or_else(|| self.home.join(".cache")).join("leasefs")
     }
 
     /// The log file of the mount at `mountpoint` when none is named.
@@ -156,7 +163,8 @@ mod tests {
     use super::*;
 
     fn places(uid: u32) -> Places {
-        Places { uid, home: "/users/ann".into(), data_home: None, state_home: None, runtime: None }
+        let home = "/users/ann".into();
+        Places { uid, home, data_home: None, cache_home: None, state_home: None, runtime: None }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
@@ -21,9 +22,16 @@ const CONFIG_FILE_MAX: u64 = 64 * 1024;
 /// More event threads than this only cost memory.
 pub(super) const THREADS_MAX: usize = 256;
 
+/// A smaller cache would only be in the way.
+const CACHE_SIZE_MIN: u64 = 1 << 20;
+
+/// Whoever believes names for longer wants another kind of tool.
+const TTL_SECONDS_MAX: f64 = 3600.0;
+
 /// The names a person may use, for messages and help.
 pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
-     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, blob_addr=ADDR, account=NAME, \
+     share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, cache_dir=DIR, cache_size=SIZE, \
+     attr_ttl=SECONDS, write_back, blob_addr=ADDR, files_addr=ADDR, account=NAME, \
      account_key_file=FILE, accounts=FILE, tls_cert=FILE, tls_key=FILE, copy_from=WHOM, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
@@ -69,7 +77,13 @@ pub(super) struct Settings {
     pub(super) concurrency: Option<Concurrency>,
     pub(super) lease: Option<LeaseDuration>,
     pub(super) mandatory_locks: Option<bool>,
+    pub(super) cache_dir: Option<PathBuf>,
+    pub(super) cache_size: Option<u64>,
+    pub(super) attr_ttl: Option<Duration>,
+    pub(super) write_back: Option<bool>,
     pub(super) blob_addr: Option<SocketAddr>,
+    /// Serve the files at this address.
+    pub(super) files_addr: Option<SocketAddr>,
     pub(super) endpoint: EndpointArgs,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
@@ -121,7 +135,7 @@ impl Settings {
         let mut settings = Self::from_config_text(&text)
             .map_err(|(line, problem)| ConfigFileError::Invalid { path: path.to_owned(), line, problem })?;
         let base = path.parent().unwrap_or(Path::new(""));
-        let own = [&mut settings.data, &mut settings.log_file].into_iter().flatten();
+        let own = [&mut settings.data, &mut settings.cache_dir, &mut settings.log_file].into_iter().flatten();
         for file in own.chain(settings.endpoint.files_mut()) {
             *file = base.join(&*file);
         }
@@ -162,7 +176,12 @@ impl Settings {
             concurrency: self.concurrency.or(weaker.concurrency),
             lease: self.lease.or(weaker.lease),
             mandatory_locks: self.mandatory_locks.or(weaker.mandatory_locks),
+            cache_dir: self.cache_dir.or(weaker.cache_dir),
+            cache_size: self.cache_size.or(weaker.cache_size),
+            attr_ttl: self.attr_ttl.or(weaker.attr_ttl),
+            write_back: self.write_back.or(weaker.write_back),
             blob_addr: self.blob_addr.or(weaker.blob_addr),
+            files_addr: self.files_addr.or(weaker.files_addr),
             endpoint: self.endpoint.or(weaker.endpoint),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
@@ -196,13 +215,21 @@ impl Settings {
             ("lease", Some(duration)) => {
                 self.lease = Some(parse_lease(duration).map_err(|why| bad(name, duration, why))?);
             }
+            ("cache_dir", Some(dir)) => self.cache_dir = Some(non_empty(name, dir)?.into()),
+            ("cache_size", Some(size)) => {
+                self.cache_size = Some(parse_size(size).map_err(|why| bad(name, size, why))?);
+            }
+            ("attr_ttl", Some(seconds)) => {
+                self.attr_ttl = Some(parse_ttl(seconds).map_err(|why| bad(name, seconds, why))?);
+            }
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
-            ("blob_addr", Some(addr)) => {
+            ("blob_addr" | "files_addr", Some(addr)) => {
                 let why =
                     |_| bad(name, addr, "an address with a port is expected, such as 127.0.0.1:10000".into());
-                self.blob_addr = Some(addr.parse().map_err(why)?);
+                let place = if name == "blob_addr" { &mut self.blob_addr } else { &mut self.files_addr };
+                *place = Some(addr.parse().map_err(why)?);
             }
             ("copy_from", Some(whom)) => self.endpoint.copy_from = Some(choice(name, whom)?),
             ("account", Some(account)) => self.endpoint.account = Some(non_empty(name, account)?.into()),
@@ -220,8 +247,8 @@ impl Settings {
             ("log_file", Some(file)) => self.log_file = Some(non_empty(name, file)?.into()),
             (
                 "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
-                | "threads" | "log" | "log_file" | "blob_addr" | "copy_from" | "account" | "account_key_file"
-                | "accounts" | "tls_cert" | "tls_key",
+                | "cache_dir" | "cache_size" | "attr_ttl" | "threads" | "log" | "log_file" | "blob_addr"
+                | "files_addr" | "copy_from" | "account" | "account_key_file" | "accounts" | "tls_cert" | "tls_key",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
@@ -230,6 +257,7 @@ impl Settings {
             ("rw", None) => self.read_only = Some(false),
             ("allow_other", None) => self.allow_other = Some(true),
             ("mandatory_locks", None) => self.mandatory_locks = Some(true),
+            ("write_back", None) => self.write_back = Some(true),
             ("no_passthrough", None) => self.passthrough = Some(false),
             (flag, None) if self.flags.set(flag) => {}
             (flag, Some(_)) if is_flag(flag) => return Err(OptionError::TakesNoValue(flag.to_owned())),
@@ -321,6 +349,34 @@ pub(super) fn parse_lease(text: &str) -> Result<LeaseDuration, String> {
     duration.ok_or_else(|| "15 to 60 seconds, or infinite, is expected".to_owned())
 }
 
+/// Checks a size: a number of bytes, or with K, M, G or T for 1024 of them and so on.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || "a size such as 500M or 20G, at least 1M, is expected".to_owned();
+    let (number, shift) = match text.char_indices().next_back() {
+        Some((at, unit)) if unit.is_ascii_alphabetic() => {
+            let shift = match unit.to_ascii_uppercase() {
+                'K' => 10,
+                'M' => 20,
+                'G' => 30,
+                'T' => 40,
+                _ => return Err(wrong()),
+            };
+            (&text[..at], shift)
+        }
+        _ => (text, 0),
+    };
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    size.filter(|size| *size >= CACHE_SIZE_MIN).ok_or_else(wrong)
+}
+
+/// Checks how long names and attributes are believed.
+pub(super) fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=TTL_SECONDS_MAX).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("a number of seconds from 0 to {TTL_SECONDS_MAX} is expected"))
+}
+
 /// Checks a number of threads.
 pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -350,7 +406,7 @@ fn ignored(name: &str) -> bool {
 }
 
 fn is_flag(name: &str) -> bool {
-    matches!(name, "ro" | "rw" | "allow_other" | "no_passthrough" | "mandatory_locks")
+    matches!(name, "ro" | "rw" | "allow_other" | "no_passthrough" | "mandatory_locks" | "write_back")
         || KernelFlags::default().set(name)
 }
 
@@ -395,7 +451,7 @@ mod tests {
     fn every_option_lands_where_it_belongs() {
         let all = options(
             "data=/d,share=abc,delete=posix,share_policy=deny-write,share_rule=*.a=exclusive,share_rule=b=shared,\
-             concurrency=pessimistic,lease=30,mandatory_locks,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
+             concurrency=pessimistic,lease=30,mandatory_locks,cache_dir=/c,cache_size=2G,attr_ttl=0.5,write_back,ro,allow_other,no_passthrough,threads=3,log=debug,log_file=/l",
         )
         .unwrap();
         let expected = Settings {
@@ -407,7 +463,12 @@ mod tests {
             concurrency: Some(Concurrency::Pessimistic),
             lease: LeaseDuration::seconds(30),
             mandatory_locks: Some(true),
+            cache_dir: Some("/c".into()),
+            cache_size: Some(2 << 30),
+            attr_ttl: Some(Duration::from_millis(500)),
+            write_back: Some(true),
             blob_addr: None,
+            files_addr: None,
             endpoint: EndpointArgs::default(),
             read_only: Some(true),
             allow_other: Some(true),
@@ -440,7 +501,10 @@ mod tests {
     #[test]
     fn wrong_options_say_what_is_right() {
         let message = |list| options(list).unwrap_err().to_string();
-        assert!(message("cache_size=3").contains("\"cache_size\" is not known; allowed are: data=DIR"));
+        assert!(message("cachesize=3").contains("\"cachesize\" is not known; allowed are: data=DIR"));
+        assert!(message("cache_size=3").contains("500M or 20G"));
+        assert!(message("cache_size=20X").contains("500M or 20G"));
+        assert!(message("attr_ttl=-1").contains("seconds from 0 to 3600"));
         assert!(message("data").contains("data=…"));
         assert!(message("data=").contains("data=…"));
         assert!(message("ro=1").contains("ro takes no value"));

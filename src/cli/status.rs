@@ -42,6 +42,8 @@ struct DaemonStatus {
     daemon_pid: i32,
     share_name: String,
     data: PathBuf,
+    /// The URL of a share that is elsewhere.
+    source: Option<String>,
 }
 
 /// Prints the status of one place or of all mounts.
@@ -90,6 +92,7 @@ fn ask(at: Located, places: &Places) -> Result<MountStatus, CliError> {
             daemon_pid: hello.pid,
             share_name: hello.share,
             data: hello.data,
+            source: hello.source,
         }),
         status,
     })

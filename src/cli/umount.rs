@@ -18,6 +18,9 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a daemon whose mount was detached lazily is watched, in case nothing keeps it.
 const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How many seconds a daemon may take to end that keeps the rest for the next mount.
+const KEEP_PATIENCE: u64 = 60;
+
 /// Unmounts; prints one line about how it went.
 pub(super) fn run(args: &UmountArgs, places: &Places) -> Result<(), CliError> {
     let mount = find(&args.dir)?;
@@ -26,10 +29,24 @@ pub(super) fn run(args: &UmountArgs, places: &Places) -> Result<(), CliError> {
     let limit = Limit::new(args.timeout, Instant::now());
     let manner = if args.lazy { Manner::Lazy } else { Manner::Clean };
     let dirs = places.control_dirs_for(mount.owner.unwrap_or(0));
+    let mut keeps_rest = false;
     let pid = match Client::find(&dirs, &mount.path, mount.owner.unwrap_or(0)) {
-        Some(mut client) => match drain(&mut client, &mount.path, limit)? {
-            Drained::Committed => Some(client.hello.pid),
-            Drained::DaemonDied => return clear_dead(&mount.path, &dirs),
+        Some(mut client) => match drain(&mut client, &mount.path, limit) {
+            Ok(Drained::Committed) => Some(client.hello.pid),
+            Ok(Drained::DaemonDied) => return clear_dead(&mount.path, &dirs),
+            // A remote share has a place for the rest.
+            Err(CliError::DrainTimeout { left, .. }) if client.hello.source.is_some() => {
+                let owner = mount.owner.unwrap_or(0);
+                let (path, pid, data) = (mount.path.clone(), client.hello.pid, client.hello.data.clone());
+                drop(client);
+                Client::keep_rest(&dirs, &path, owner)
+                    .map_err(|problem| CliError::NoAnswer { path, why: problem.to_string() })?;
+                let data = data.display();
+                report::complain(&format!("{left}: kept in {data} and uploaded by the next mount"));
+                keeps_rest = true;
+                Some(pid)
+            }
+            Err(error) => return Err(error),
         },
         None => match (mounts::probe(&mount.path, PROBE_PATIENCE), manner) {
             (Health::Dead, _) => return clear_dead(&mount.path, &dirs),
@@ -39,6 +56,10 @@ pub(super) fn run(args: &UmountArgs, places: &Places) -> Result<(), CliError> {
     };
     take_away(&mount, manner)?;
     match (manner, pid) {
+        // The time is over already; writing down what is kept takes a moment.
+        (Manner::Clean, Some(pid)) if keeps_rest => {
+            wait_for_daemon(&mount.path, pid, Limit::new(Some(KEEP_PATIENCE), Instant::now()))?;
+        }
         (Manner::Clean, Some(pid)) => wait_for_daemon(&mount.path, pid, limit)?,
         (Manner::Lazy, Some(pid)) if !processes::wait_for_end(pid, Some(Instant::now() + LAZY_PATIENCE)) => {
             let path = mount.path.display();

@@ -41,14 +41,24 @@ impl Engine {
         let commits = handle.commits() && !handle.is_revoked() && !others_commit;
         // If that cannot be told, there may be something.
         let changed = commits && handle.file.needs_commit().unwrap_or(true);
-        if changed && let Err(error) = self.commit(&handle.file).await {
+        let waits = commits && self.upstream().is_some() && handle.file.unpushed().is_some();
+        if (changed || waits)
+            && let Err(error) = self.commit(&handle.file).await
+        {
             tracing::error!(ino = ino.0, %error, "a file could not be committed at its close");
-            if handle.file.is_last_open() {
+            // What only the service has not got yet is in the mirror, which tries again.
+            let kept = self.upstream().is_some() && handle.file.needs_saving().is_ok_and(|needs| !needs);
+            if handle.file.is_last_open() && !kept {
                 self.rescue(&handle.file).await;
             }
         }
         crash_point("release_after_commit");
+        let last_in_place =
+            self.upstream().is_some() && handle.file.is_last_open() && handle.file.is_in_place();
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
+        if last_in_place {
+            self.settle_in_place(ino).await;
+        }
         if handle.has_lease() {
             handle.set_lease(None);
             self.settle_lease(ino).await;

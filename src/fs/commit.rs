@@ -43,7 +43,9 @@ impl Engine {
 
     /// Makes the directory's entries survive a power loss.
     pub async fn fsync_directory(&self, ino: Ino) -> Result<()> {
-        if let Some(changed) = self.directory_times.take(ino) {
+        if self.upstream().is_none()
+            && let Some(changed) = self.directory_times.take(ino)
+        {
             self.write_directory_time(ino, changed).await;
         }
         Ok(self.local()?.sync().await?)
@@ -53,11 +55,29 @@ impl Engine {
     pub(super) async fn commit(&self, file: &OpenFile) -> Result<()> {
         let fenced = file.fenced();
         if fenced.is_none() && !file.needs_commit()? {
-            return Ok(());
+            // An earlier commit may not have got through.
+            return self.push_file(file).await;
         }
         if file.is_cut_off() && self.gate.open_count(file.ino()) == 0 {
             // Only handles that were closed from outside are left, and what comes through them counts no more.
             return Ok(());
+        }
+        let committed = self.commit_here(file, fenced).await;
+        if self.upstream().is_none() {
+            return committed;
+        }
+        // Without the guards: a long upload must not stop the mount.
+        if committed.is_err() {
+            self.push_aside(file).await;
+            return committed;
+        }
+        self.push_file(file).await
+    }
+
+    /// Commits to the store, or keeps the content beside.
+    async fn commit_here(&self, file: &OpenFile, fenced: Option<Fenced>) -> Result<()> {
+        if fenced.is_some() {
+            self.bring_all(file).await;
         }
         let _tree = self.guards.tree().await;
         let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
@@ -74,7 +94,7 @@ impl Engine {
     async fn commit_refused(&self, file: &OpenFile, guarded: &Guarded<'_>, error: FsError) -> Result<()> {
         let Some(mut why) = Fenced::of(&error) else { return Err(error) };
         if why == Fenced::Leased && self.leases.id(file.ino()).is_some() {
-            if self.lease_revived(file.ino(), &guarded.at).await {
+            if self.lease_revived(file.ino(), &self.lease_place(&guarded.at)?).await {
                 return self.commit_at(file, &guarded.at);
             }
             why = Fenced::LeaseLost;
@@ -94,6 +114,7 @@ impl Engine {
             // Somebody else removed the file and made another one of that name.
             return Err(FsError::Stale);
         }
+        self.will_commit(&at.name, file)?;
         let info = Committing { engine: self, ino: file.ino(), blob, shown };
         let page_cache_agrees = file.commit(local, at, &info)?;
         if let Some(maker) = file.take_maker() {
@@ -108,6 +129,22 @@ impl Engine {
 
     /// Commits everything that is open and changed, writes what was put off, and makes all of it durable.
     pub async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        let committed = self.commit_all().await;
+        if let Some(upstream) = self.upstream() {
+            upstream.drain(progress).await?;
+        }
+        self.local()?.checkpoint(progress).await?;
+        committed
+    }
+
+    /// The same without waiting for a service elsewhere: what it has not got stays here, for the next engine.
+    pub async fn drain_here(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        let committed = self.commit_all().await;
+        self.local()?.checkpoint(progress).await?;
+        committed
+    }
+
+    async fn commit_all(&self) -> Result<()> {
         let files: Vec<Arc<OpenFile>> = self.files.lock().values().cloned().collect();
         let mut failed = None;
         for file in files {
@@ -125,7 +162,6 @@ impl Engine {
         drop(self.tidying.write().await);
         self.write_directory_times().await;
         crash_point("drain_after_times");
-        self.local()?.checkpoint(progress).await?;
         failed.map_or(Ok(()), Err)
     }
 }

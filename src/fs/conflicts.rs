@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::share::Moment;
-use crate::store::{BlobPath, Preconditions};
+use crate::store::{BlobName, BlobPath, Changed, Preconditions, StoreError};
 
+use super::attributes::Attributes;
 use super::commit::Committing;
+use super::content::Live;
 use super::error::{FsError, Result};
-use super::file::{Fenced, OpenFile};
+use super::file::{CommitInfo, Fenced, OpenFile};
 use super::names::{NAME_BYTES_MAX, Segment};
 use super::nodes::{Ino, ROOT};
 use super::place::Guarded;
@@ -46,6 +48,7 @@ impl Engine {
         let store = self.local()?;
         let info = Committing { engine: self, ino: file.ino(), blob: file.base(), shown: None };
         if let Some(copy) = file.aside() {
+            self.will_change(&copy.name, Changed::Everything)?;
             file.save(store, &copy, &info, &Preconditions::default())?;
             return Ok(false);
         }
@@ -57,6 +60,7 @@ impl Engine {
                 Err(FsError::NameTooLong) => self.beside(ROOT, &copy_name)?,
                 other => other?,
             };
+            self.will_change(&copy.name, Changed::Everything)?;
             match file.save(store, &copy, &info, &Preconditions::if_absent()) {
                 Ok(()) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -70,6 +74,40 @@ impl Engine {
         Err(FsError::Exists)
     }
 
+    /// Keeps the mirror's version of a blob that nobody has open under another name; says which. The bytes must be here.
+    pub(super) fn copy_aside(&self, at: &BlobPath, why: Fenced) -> Result<Option<BlobPath>> {
+        let store = self.local()?;
+        let reader = match store.reader(at) {
+            Err(StoreError::BlobNotFound(_)) => return Ok(None),
+            other => other?,
+        };
+        let (directory, name) = at.name.as_str().rsplit_once('/').unwrap_or(("", at.name.as_str()));
+        let name = Segment::from_stored(name).file_name();
+        let blob = Arc::clone(reader.properties());
+        let new = Committing { engine: self, ino: Ino::of(blob.id), blob: Arc::clone(&blob), shown: None };
+        let attributes = Attributes::of_blob(&blob, self.config.owner);
+        let content = Live::copy_of(&reader, reader.size(), store.scratch()?, attributes.mtime)?;
+        for attempt in 1..=SAME_SECOND_MAX {
+            let copy_name = conflict_name(&name, &self.config.fencing.host, now(), attempt);
+            let segment = Segment::from_file_name(copy_name.as_bytes())?;
+            let joined = if directory.is_empty() { String::new() } else { format!("{directory}/") };
+            let copy = BlobName::new(joined + segment.as_str()).map_err(|_| FsError::NameTooLong)?;
+            let copy = self.at(copy);
+            self.will_change(&copy.name, Changed::Everything)?;
+            let new = new.new_content(attributes.mtime, attributes.ctime)?;
+            match store.publish(&copy, content.scratch(), reader.size(), new, &Preconditions::if_absent()) {
+                Ok(_) => {
+                    self.conflicts.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(%at, %copy, reason = %FsError::from(why), "content was kept beside its file");
+                    return Ok(Some(copy));
+                }
+                Err(StoreError::BlobExists(_) | StoreError::ConditionNotMet) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(FsError::Exists)
+    }
+
     fn beside(&self, parent: Ino, name: &str) -> Result<BlobPath> {
         let segment = Segment::from_file_name(name.as_bytes())?;
         Ok(self.at(self.nodes.child_name(parent, &segment)?))
@@ -77,10 +115,14 @@ impl Engine {
 
     /// Keeps what could not be committed at a last close, whatever the reason was.
     pub(super) async fn rescue(&self, file: &Arc<OpenFile>) {
-        let _tree = self.guards.tree().await;
-        if let Ok(Some(guarded)) = self.guard_name(file.ino()).await {
-            drop(self.set_aside(file, &guarded, Fenced::Failed).await);
+        self.bring_all(file).await;
+        {
+            let _tree = self.guards.tree().await;
+            if let Ok(Some(guarded)) = self.guard_name(file.ino()).await {
+                drop(self.set_aside(file, &guarded, Fenced::Failed).await);
+            }
         }
+        self.push_aside(file).await;
     }
 
     /// How many conflict copies were made since the start.

@@ -292,6 +292,13 @@ impl Overlay {
         }
     }
 
+    /// The parts of `range` that are read from the version below.
+    pub fn base_parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let range = range.start..range.end.min(self.base_limit).max(range.start);
+        let parts = self.changes.split(range).into_iter();
+        parts.filter(|(_, place)| *place == Whereabouts::Base).map(|(part, _)| part)
+    }
+
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = (offset + buffer.len() as u64).min(self.size).max(offset);
         for (part, place) in self.changes.split(offset..end) {

@@ -3,13 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tokio::runtime::{self, RuntimeFlavor};
+
 use crate::share::Access;
 use crate::store::Space;
 
 use super::content::COPY_CHUNK;
 use super::error::{FsError, Result};
+use super::file::Place;
 use super::handles::{Handle, HandleId};
 use super::{Engine, now};
+
+/// Copying more than this before the first change of a file is not done on a thread that serves requests.
+const COPY_AT_ONCE: u64 = 1 << 20;
 
 /// What `fallocate` is asked to do with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +49,8 @@ impl Engine {
         if handle.permit.access().contains(access) { Ok(handle) } else { Err(FsError::BadAccess) }
     }
 
-    /// Reads into `buffer`; returns how much there was.
+    /// Reads into `buffer`; returns how much there was. [`FsError::NotHere`] if some of it must be brought first:
+    /// then [`read_elsewhere`](Self::read_elsewhere) does it.
     pub fn read(&self, mover: impl Into<Mover>, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let Mover { handle, key } = mover.into();
         let handle = self.handles.get(handle)?;
@@ -55,6 +62,21 @@ impl Engine {
             handle.permit.claim_more(Access::READ)?;
         }
         handle.file.read(buffer, offset)
+    }
+
+    /// [`read`](Self::read), bringing what is not here.
+    pub async fn read_elsewhere(
+        &self,
+        mover: impl Into<Mover>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>> {
+        let mover = mover.into();
+        let file = Arc::clone(&self.handles.get(mover.handle)?.file);
+        let mut buffer = vec![0; length];
+        let got = self.with_bytes(&file, || self.read(mover, offset, &mut buffer)).await?;
+        buffer.truncate(got);
+        Ok(buffer)
     }
 
     /// Writes `data`, if that needs no preparation; says whether it did. The way for data that is only borrowed.
@@ -74,9 +96,20 @@ impl Engine {
         let Mover { handle, key } = mover.into();
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, key, (offset, data.len() as u64), true)?;
+        let file = &handle.file;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
-        while !handle.file.write(data, offset, now())? {
-            self.with_place(handle.file.ino(), |place| handle.file.prepare(place)).await?;
+        while !file.write(data, offset, now())? {
+            if file.bytes_to_copy().is_some_and(|bytes| bytes > COPY_AT_ONCE) {
+                // Leaves the thread that serves the kernel: the runtime goes on with it.
+                tokio::task::yield_now().await;
+            }
+            let prepare = |place: Place<'_>| match runtime::Handle::try_current()
+                .map(|runtime| runtime.runtime_flavor())
+            {
+                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| file.prepare(place)),
+                _ => file.prepare(place),
+            };
+            self.with_place(file, prepare).await?;
         }
         Ok(())
     }
@@ -101,10 +134,10 @@ impl Engine {
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, None, (range.start, range.end - range.start), true)?;
         let file = &handle.file;
-        self.with_place(file.ino(), |place| match what {
-            Zeroing::Allocate => file.allocate(range, keep_size, place),
-            Zeroing::PunchHole => file.zero(range, true, place),
-            Zeroing::ZeroRange => file.zero(range, keep_size, place),
+        self.with_place(file, |place| match what {
+            Zeroing::Allocate => file.allocate(range.clone(), keep_size, place),
+            Zeroing::PunchHole => file.zero(range.clone(), true, place),
+            Zeroing::ZeroRange => file.zero(range.clone(), keep_size, place),
         })
         .await
     }
@@ -134,7 +167,8 @@ impl Engine {
         let mut done = 0;
         while done < length {
             let wanted = usize::try_from(length - done).unwrap_or(COPY_CHUNK).min(buffer.len());
-            let got = source.file.read(&mut buffer[..wanted], from_offset + done)?;
+            let part = &mut buffer[..wanted];
+            let got = self.with_bytes(&source.file, || source.file.read(part, from_offset + done)).await?;
             if got == 0 {
                 break;
             }

@@ -183,6 +183,9 @@ impl Engine {
                     Next::End => return Ok(false),
                 }
             };
+            if marker.is_none() {
+                self.refresh_entries(ino).await?;
+            }
             let _tree = self.guards.tree().await;
             let prefix = match self.nodes.blob_name(ino) {
                 Ok(Some(name)) => format!("{}/", name.as_str()),

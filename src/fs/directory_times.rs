@@ -39,6 +39,14 @@ impl DirectoryTimes {
         self.changed.lock().remove(&directory)
     }
 
+    /// Forgets all of them if they are too many.
+    pub(super) fn forget_some(&self) {
+        let mut changed = self.changed.lock();
+        if changed.len() > WAITING_MAX {
+            changed.clear();
+        }
+    }
+
     /// Takes all of them.
     pub(super) fn take_all(&self) -> Vec<(Ino, Moment)> {
         self.changed.lock().drain().collect()

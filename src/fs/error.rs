@@ -1,6 +1,7 @@
 //! What can go wrong in the engine, in the words of files. Front ends map it in one total match each.
 
 use std::io;
+use std::ops::Range;
 
 use crate::share::lease::LeaseRefusal;
 use crate::store::StoreError;
@@ -20,6 +21,15 @@ pub enum FsError {
     /// No such share.
     #[error("no such share")]
     NoShare,
+    /// No such snapshot of the share.
+    #[error("no such snapshot of the share")]
+    NoSnapshot,
+    /// The share has snapshots, which keep it.
+    #[error("the share has snapshots")]
+    ShareHasSnapshots,
+    /// The share has as many snapshots as it may have.
+    #[error("the share has too many snapshots")]
+    TooManySnapshots,
     /// The share is in use.
     #[error("the share is in use: {0}")]
     ShareInUse(&'static str),
@@ -113,6 +123,16 @@ pub enum FsError {
     /// We held the lease on the blob and hold it no longer.
     #[error("the lease on the blob was lost")]
     LeaseLost,
+    /// These bytes are at the service and not here yet: to be brought, and then asked for again. No front end tells
+    /// its clients.
+    #[error("bytes {} to {} are not here yet", .0.start, .0.end)]
+    NotHere(Range<u64>),
+    /// The service does not let this mount do that.
+    #[error("the service denies access: {0}")]
+    Denied(String),
+    /// The service did not answer in time.
+    #[error("the service did not answer in time: {0}")]
+    TimedOut(String),
     /// The store or the disk failed.
     #[error("{0}")]
     Io(String),
@@ -129,6 +149,12 @@ impl From<StoreError> for FsError {
             StoreError::Full => FsError::NoSpace,
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,
             StoreError::InvalidRename { .. } => FsError::Invalid("a directory cannot be moved into itself"),
+            StoreError::Io { ref source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                FsError::Denied(error.to_string())
+            }
+            StoreError::Io { ref source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+                FsError::TimedOut(error.to_string())
+            }
             StoreError::ConditionsNotSupported
             | StoreError::UnsatisfiableCondition
             | StoreError::SourceConditionNotMet

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Exposure, LocalStore, NewContent, Piece, Preconditions,
+    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Piece, Preconditions,
     crash_point, sparse,
 };
 
@@ -24,8 +24,10 @@ use super::content::{COPY_MAX, Content, Live, Overlay, Stamp};
 use super::error::{FsError, Result};
 use super::nodes::Ino;
 
+mod elsewhere;
 mod fencing;
 
+use elsewhere::Pushes;
 use fencing::Aside;
 pub use fencing::Fenced;
 
@@ -95,11 +97,15 @@ pub struct OpenFile {
     barred: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
+    /// What the service behind a mirror has of it.
+    pushes: Pushes,
 }
 
 #[derive(Debug)]
 struct FileState {
     content: Content,
+    /// How to bring the bytes of the committed version that are not here, if there are any.
+    fetch: Option<Arc<dyn Fetch>>,
     /// The version of the blob that the content began with: the last one that was read or committed here.
     base: Arc<BlobProperties>,
     /// Set while the file is fenced.
@@ -144,6 +150,7 @@ impl OpenFile {
     pub fn new(ino: Ino, content: Content, base: Arc<BlobProperties>) -> Self {
         let state = FileState {
             content,
+            fetch: None,
             base,
             aside: None,
             serving: Serving::Nobody,
@@ -161,6 +168,7 @@ impl OpenFile {
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
             maker: AtomicU32::new(0),
+            pushes: Pushes::default(),
         }
     }
 
@@ -218,7 +226,9 @@ impl OpenFile {
             }
             // Copying a small file now lets the kernel do the rest. A big one waits for its first change.
             Intent::Write { .. } if kernel_allowed && state.serving == Serving::Nobody => {
-                if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX) {
+                if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX)
+                    && state.is_all_here()
+                {
                     state.make_writable(place)?;
                 }
             }
@@ -255,7 +265,9 @@ impl OpenFile {
 
     /// Reads at `offset`.
     pub fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        Ok(self.state.read().content.read(buffer, offset)?)
+        let state = self.state.read();
+        state.must_be_here(offset..offset.saturating_add(buffer.len() as u64))?;
+        Ok(state.content.read(buffer, offset)?)
     }
 
     /// Writes at `offset`, if the content can be changed already; says whether it could.
@@ -292,7 +304,32 @@ impl OpenFile {
 
     /// Makes the content ready to be changed.
     pub fn prepare(&self, place: Place<'_>) -> Result<()> {
+        // The guard of the name keeps other changes out, so the long part needs no guard of the state: whoever reads
+        // or asks for attributes meanwhile need not wait.
+        if let (Some(at), Some(reader)) = (place.at, self.served_version()) {
+            let scratch = place.store.take_over(Some(at), &reader)?;
+            crash_point("write_after_take_over");
+            let mut state = self.state.write();
+            if matches!(&state.content, Content::Clean(now) if now.properties().etag == reader.properties().etag)
+            {
+                state.content = Content::Live(Live::committed(scratch, place.mtime)?);
+                return Ok(());
+            }
+        }
         self.state.write().make_writable(place)
+    }
+
+    /// The bytes that the first change copies, if it does: those of a version that the kernel serves.
+    pub fn bytes_to_copy(&self) -> Option<u64> {
+        self.served_version().map(|reader| reader.size())
+    }
+
+    fn served_version(&self) -> Option<ContentReader> {
+        let state = self.state.read();
+        match &state.content {
+            Content::Clean(reader) if state.serving == Serving::Kernel => Some(reader.clone()),
+            Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
+        }
     }
 
     /// Cuts or extends with zeros.
@@ -337,12 +374,22 @@ impl OpenFile {
 
     /// First data at or behind `from`.
     pub fn next_data(&self, from: u64) -> Result<u64> {
-        self.state.read().content.next_data(from)?.ok_or(FsError::NoSuchOffset)
+        let state = self.state.read();
+        // What is not here looks like a hole in the local file.
+        if !state.is_all_here() {
+            return if from < state.content.size()? { Ok(from) } else { Err(FsError::NoSuchOffset) };
+        }
+        state.content.next_data(from)?.ok_or(FsError::NoSuchOffset)
     }
 
     /// First hole at or behind `from`.
     pub fn next_hole(&self, from: u64) -> Result<u64> {
-        self.state.read().content.next_hole(from)?.ok_or(FsError::NoSuchOffset)
+        let state = self.state.read();
+        if !state.is_all_here() {
+            let size = state.content.size()?;
+            return if from < size { Ok(size) } else { Err(FsError::NoSuchOffset) };
+        }
+        state.content.next_hole(from)?.ok_or(FsError::NoSuchOffset)
     }
 
     /// Carries an explicitly set time of last change over to content that is not committed yet.
@@ -464,8 +511,11 @@ impl OpenFile {
 
     /// Whether the content is in so many pieces that putting it together pays; then, how many bytes that moves.
     pub fn in_pieces(&self) -> Option<u64> {
-        match &self.state.read().content {
-            Content::Clean(reader) if reader.pieces().len() > 1 => Some(loose_bytes(reader.pieces())),
+        let state = self.state.read();
+        match &state.content {
+            Content::Clean(reader) if reader.pieces().len() > 1 && state.is_all_here() => {
+                Some(loose_bytes(reader.pieces()))
+            }
             Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
         }
     }
@@ -501,7 +551,9 @@ impl FileState {
             Content::Live(live) => Some(Arc::clone(live.scratch().file())),
             // After a crash a file can be longer than the version in it; the kernel would show the rest.
             Content::Clean(reader) => match reader.as_file() {
-                Some(file) if file.metadata()?.len() == reader.size() => Some(Arc::clone(file)),
+                Some(file) if file.metadata()?.len() == reader.size() && self.is_all_here() => {
+                    Some(Arc::clone(file))
+                }
                 _ => None,
             },
             Content::Overlay(_) | Content::Memory(_) => None,
@@ -543,6 +595,7 @@ impl FileState {
             crash_point("write_after_take_over");
             Content::Live(Live::committed(scratch, place.mtime)?)
         } else if reader.size() <= COPY_MAX {
+            self.must_be_here(0..reader.size())?;
             let scratch = place.store.scratch()?;
             Content::Live(Live::copy_of(reader, reader.size(), scratch, place.mtime)?)
         } else {
@@ -563,8 +616,9 @@ impl FileState {
             && size.min(reader.size()) <= COPY_MAX
         {
             // Nothing behind the new end is needed, however big the file was.
-            let scratch = place.store.scratch()?;
             let kept = size.min(reader.size());
+            self.must_be_here(0..kept)?;
+            let scratch = place.store.scratch()?;
             self.content = Content::Live(Live::copy_of(reader, kept, scratch, place.mtime)?);
         }
         self.make_writable(place)?;

@@ -274,6 +274,34 @@ impl LeaseKeeper {
         renewal
     }
 
+    /// Gives the lease of `ino` up at `at`, because the blob is going to be elsewhere; [`follow`](Self::follow) takes
+    /// it there.
+    pub async fn leave(&self, ino: Ino, at: &BlobPath) {
+        if let Some(id) = self.id(ino)
+            && let Err(error) = self.ask(at, LeaseRequest::Release { id }).await
+        {
+            tracing::debug!(ino = ino.0, %at, %error, "a lease could not be given up");
+        }
+    }
+
+    /// Takes the lease of `ino` again at `at`, where its blob is now.
+    pub async fn follow(&self, ino: Ino, at: &BlobPath) -> Renewal {
+        let Some(id) = self.id(ino) else { return Renewal::Lost };
+        let started = Instant::now();
+        let taken = self.ask(at, LeaseRequest::Acquire { proposed: id, duration: self.duration }).await;
+        let mut leases = self.leases.lock();
+        let Some(kept) = leases.get_mut(&ino).filter(|kept| kept.id == id) else { return Renewal::Lost };
+        if taken.is_ok() {
+            kept.confirmed = started;
+            kept.next = started + self.pace(ino, id);
+            Renewal::Held
+        } else {
+            kept.state = Keeping::Lost;
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            Renewal::Lost
+        }
+    }
+
     /// Gives the lease of `ino` back if nobody uses it any more. Without a blob there is nothing to give back.
     pub async fn give_back(&self, ino: Ino, at: Option<&BlobPath>) {
         let unused = {

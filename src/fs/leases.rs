@@ -5,15 +5,17 @@ use std::sync::{Arc, Weak};
 use futures_util::stream::{self, StreamExt};
 
 use crate::share::lease::{Lease, LeaseId};
-use crate::store::{BlobPath, BlobProperties, Found, Preconditions};
+use crate::store::{BlobName, BlobPath, BlobProperties, Found, LeaseRequest, Preconditions, StoreError};
 
 use super::error::{FsError, Result};
 use super::file::Fenced;
 use super::gate::Claim;
 use super::handles::Handle;
 use super::lease_keeper::{LeaseHold, LeaseInfo, LeaseKeeper, Renewal, leased};
+use super::names::Segment;
 use super::nodes::Ino;
 use super::place::Guarded;
+use super::remote::Need;
 use super::{Engine, now};
 
 /// So many leases are renewed at the same time.
@@ -47,9 +49,15 @@ impl Engine {
     /// One use of the lease on `ino` for as long as the answer lives; nothing if the file has no name, and with it no
     /// blob. For callers that hold no guard; they let [`settle_lease`](Self::settle_lease) follow the drop.
     pub(super) async fn hold_lease(&self, ino: Ino) -> Result<Option<LeaseHold>> {
+        // What is not at the service yet cannot be leased there.
+        if let Some(file) = self.open_file(ino) {
+            self.push_file(&file).await?;
+        }
         let _tree = self.guards.tree().await;
         match &self.guard_name(ino).await? {
-            Some(Guarded { at, .. }) => self.leases.acquire(ino, at, now()).await.map(Some),
+            Some(Guarded { at, .. }) => {
+                self.leases.acquire(ino, &self.lease_place(at)?, now()).await.map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -74,6 +82,21 @@ impl Engine {
             (true, true) | (false, false) => {}
         }
         Ok(())
+    }
+
+    /// Ends the lease on the file with this path in the share, whoever holds it, in so many seconds. False if nobody
+    /// holds one. A program of this mount that held it loses it like any other holder.
+    pub async fn break_lease(&self, path: &str, after: u8) -> Result<bool> {
+        let segments: Result<Vec<Segment>> =
+            path.split('/').map(|name| Segment::from_file_name(name.as_bytes())).collect();
+        let names: Vec<String> = segments?.iter().map(|segment| segment.as_str().to_owned()).collect();
+        let at = self.at(BlobName::new(names.join("/")).map_err(|_| FsError::NotFound)?);
+        let request = LeaseRequest::Break { period: Some(after) };
+        match self.store.lease_blob(&at, request, &Preconditions::default()).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Lease(_)) => Ok(false),
+            Err(problem) => Err(problem.into()),
+        }
     }
 
     /// The lease id that a change of this blob must give. Refuses if somebody else holds the lease.
@@ -120,14 +143,15 @@ impl Engine {
             // The lease went with the blob.
             return self.leases.forget(ino);
         };
+        let Ok(place) = self.lease_place(&guarded.at) else { return };
         if self.leases.is_unused(ino) {
-            return self.leases.give_back(ino, Some(&guarded.at)).await;
+            return self.leases.give_back(ino, Some(&place)).await;
         }
         if self.leases.id(ino).is_none() {
             // Given back by its last user while this call waited for the guard: nothing was lost.
             return;
         }
-        match self.leases.renew(ino, &guarded.at).await {
+        match self.leases.renew(ino, &place).await {
             Renewal::Held => {}
             Renewal::Unknown => {
                 tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet");
@@ -137,11 +161,45 @@ impl Engine {
     }
 
     /// Stops the writes to a file whose lease is gone, and keeps what was written.
-    async fn lease_lost(&self, ino: Ino, guarded: &Guarded<'_>) {
+    pub(super) async fn lease_lost(&self, ino: Ino, guarded: &Guarded<'_>) {
         tracing::warn!(ino = ino.0, at = %guarded.at, "the lease was lost; writes to the file fail from now on");
         if let Some(file) = self.open_file(ino) {
             // Whoever writes learns it from the next call; here it is enough that nothing is lost.
             drop(self.set_aside(&file, guarded, Fenced::LeaseLost).await);
+        }
+    }
+
+    /// Gives the leases below `directory` (or on the file itself) up for a moment: their blobs are going to have other
+    /// names, and at a service leases do not move along. For holders of the guards.
+    pub(super) async fn leave_leases(&self, directory: Ino) -> Vec<Ino> {
+        let mut left = Vec::new();
+        if self.upstream().is_none() {
+            return left;
+        }
+        for lease in self.leases.list() {
+            if !lease.lost
+                && self.nodes.is_within(lease.ino, directory)
+                && let Ok(Some(name)) = self.nodes.blob_name(lease.ino)
+                && let Ok(place) = self.lease_place(&self.at(name))
+            {
+                self.leases.leave(lease.ino, &place).await;
+                left.push(lease.ino);
+            }
+        }
+        left
+    }
+
+    /// Takes the leases again where the blobs are now.
+    pub(super) async fn follow_leases(&self, left: Vec<Ino>) {
+        for ino in left {
+            let Ok(Some(name)) = self.nodes.blob_name(ino) else { continue };
+            let Ok(at) = self.lease_place(&self.at(name)) else { continue };
+            if self.leases.follow(ino, &at).await == Renewal::Lost {
+                tracing::warn!(ino = ino.0, %at, "the lease was lost while the file was renamed");
+                if let Some(file) = self.open_file(ino) {
+                    file.fence_off(Fenced::LeaseLost);
+                }
+            }
         }
     }
 
@@ -172,11 +230,17 @@ impl Engine {
     /// Not while the kernel serves the file: its programs have the old version until they close it.
     pub async fn revalidate(&self, ino: Ino) -> Result<bool> {
         let Some(file) = self.open_file(ino) else { return Ok(false) };
+        let ready = self.make_ready(ino, false, Need::Read).await?;
         let _tree = self.guards.tree().await;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else { return Ok(false) };
         let store = self.local()?;
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
-        let changed = file.refresh(blob.etag, || Ok(store.reader(at)?))?;
+        if !self.is_ready(ready.as_ref(), Need::Read, blob.etag) {
+            // Somebody else is just bringing another version; the next open has it.
+            return Ok(false);
+        }
+        let fetch = ready.and_then(|ready| ready.fetch);
+        let changed = file.refresh(blob.etag, || Ok((store.reader(at)?, fetch)))?;
         if changed {
             self.nodes.set_cached(ino, None);
         }

@@ -8,6 +8,7 @@
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//! * `remote`: blobs that are elsewhere, and the mirror of them that the engine works on then.
 //! * `range_locks`: byte ranges, and waiting for them.
 //! * [`requests`]: calls by path, for front ends without handles. [`shares`]: the engines of a process.
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
@@ -46,6 +47,7 @@ mod pending;
 mod place;
 pub mod policy;
 mod range_locks;
+mod remote;
 mod rename;
 pub mod requests;
 pub mod shares;
@@ -59,7 +61,7 @@ mod xattr;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -67,6 +69,7 @@ use tokio::sync::Notify;
 use crate::share::Moment;
 use crate::store::{
     BlobName, BlobPath, BlobStore, ContainerName, Lag, LocalStore, Metadata, PublicAccess, StoreError,
+    Upstream,
 };
 
 use attributes::DefaultOwner;
@@ -83,6 +86,7 @@ use nodes::{Ino, Nodes};
 use pending::PendingNames;
 use policy::SharePolicies;
 use range_locks::RangeWaits;
+use remote::Remote;
 use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
@@ -126,6 +130,8 @@ pub struct EngineConfig {
 /// One share, ready to be used by front ends.
 pub struct Engine {
     store: Arc<dyn BlobStore>,
+    /// The service that the store mirrors, if it does.
+    remote: Option<Remote>,
     share: ContainerName,
     /// The store's number of the share's root.
     root: u64,
@@ -172,6 +178,27 @@ impl Engine {
         share: ContainerName,
         config: EngineConfig,
     ) -> Result<Arc<Self>> {
+        Self::start_on(store, share, config, None).await
+    }
+
+    /// The same for a `store` that is a mirror of the service behind `upstream`. Front ends may rely on names and
+    /// attributes for `attr_ttl`.
+    pub async fn start_remote(
+        store: Arc<dyn BlobStore>,
+        share: ContainerName,
+        config: EngineConfig,
+        upstream: Arc<dyn Upstream>,
+        attr_ttl: Duration,
+    ) -> Result<Arc<Self>> {
+        Self::start_on(store, share, config, Some((upstream, attr_ttl))).await
+    }
+
+    async fn start_on(
+        store: Arc<dyn BlobStore>,
+        share: ContainerName,
+        config: EngineConfig,
+        remote: Option<(Arc<dyn Upstream>, Duration)>,
+    ) -> Result<Arc<Self>> {
         if store.local().is_none() {
             return Err(FsError::NotSupported("the store is not on this machine"));
         }
@@ -180,11 +207,13 @@ impl Engine {
             Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
         };
-        let leases = LeaseKeeper::new(Arc::clone(&store), config.fencing.lease);
+        let lease_store = remote.as_ref().map_or_else(|| Arc::clone(&store), |(there, _)| there.service());
+        let leases = LeaseKeeper::new(lease_store, config.fencing.lease);
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
             leases,
             conflicts: AtomicU64::new(0),
+            remote: remote.map(|(upstream, ttl)| Remote::start(upstream, ttl, Weak::clone(this))),
             store,
             share,
             root,

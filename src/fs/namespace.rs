@@ -3,7 +3,8 @@
 use bytes::Bytes;
 
 use crate::store::{
-    BlobName, BlobPath, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError, crash_point,
+    BlobName, BlobPath, Changed, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
+    crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -72,6 +73,7 @@ impl Engine {
     /// Finds `segment` in `parent`. The kernel knows its number from now on.
     pub async fn lookup(&self, parent: Ino, segment: &Segment) -> Result<Stat> {
         self.not_pending(parent, segment).await?;
+        self.refresh_child(parent, segment).await?;
         let _tree = self.guards.tree().await;
         let (ino, found) = self.find_child(parent, segment)?;
         let stat = self.stat_found(ino, &found)?;
@@ -95,12 +97,14 @@ impl Engine {
         Ok((Ino::of(id), found))
     }
 
-    /// Refuses reserved names and names of pending files. To be asked before any guard is taken.
+    /// Refuses reserved names and names of pending files, and brings others up to date. To be asked before any guard
+    /// is taken.
     pub(super) async fn may_create(&self, parent: Ino, segment: &Segment) -> Result<()> {
         if is_reserved(parent, segment) {
             return Err(FsError::Reserved);
         }
-        self.not_pending(parent, segment).await
+        self.not_pending(parent, segment).await?;
+        self.refresh_child(parent, segment).await
     }
 
     /// The place for a new name in `parent`, which must still exist. For holders of the guards.
@@ -164,7 +168,7 @@ impl Engine {
         body: Bytes,
     ) -> Result<Stat> {
         self.may_create(parent, segment).await?;
-        let stat = {
+        let (stat, name) = {
             let _tree = self.guards.tree().await;
             let _name = self.guards.name(parent, segment).await;
             let Spot { at, inherit } = self.free_name(parent, segment).await?;
@@ -173,19 +177,25 @@ impl Engine {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
+            self.will_change(&at.name, Changed::Everything)?;
             let blob = self.store.put_blob(&at, body.into(), new, &must_be_new()).await?;
             crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
             let ino = found.blob.as_ref().map(|blob| Ino::of(blob.id)).ok_or(FsError::NotFound)?;
             self.nodes.remember(ino, parent, segment);
-            self.stat_found(ino, &found)?
+            (self.stat_found(ino, &found)?, at.name)
         };
+        if let Err(error) = self.push_made(stat.ino, &name).await {
+            self.nodes.forget(stat.ino, 1);
+            return Err(error);
+        }
         self.touch_directory(parent).await;
         Ok(stat)
     }
 
     /// The target of a symbolic link.
     pub async fn read_link(&self, ino: Ino) -> Result<Bytes> {
+        self.bring_whole(ino).await?;
         let _tree = self.guards.tree().await;
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::Invalid("not a symbolic link"))?;
         let always = Preconditions::default();
@@ -199,6 +209,7 @@ impl Engine {
     /// Removes a file: at once if nobody has it open, else as the share's delete rule says.
     pub async fn unlink(&self, parent: Ino, segment: &Segment) -> Result<()> {
         self.not_pending(parent, segment).await?;
+        self.refresh_child(parent, segment).await?;
         let ino = {
             let _tree = self.guards.tree().await;
             let (ino, found) = self.find_child(parent, segment)?;
@@ -268,6 +279,7 @@ impl Engine {
     pub(super) async fn delete_blob(&self, at: &BlobPath, found: &Found) -> Result<()> {
         let conditions = self.beside_leases(found)?;
         self.keep_parent(at).await?;
+        let _settling = self.remove_there(found.blob.as_ref().map(|blob| Ino::of(blob.id)), at).await?;
         Ok(self.store.delete_blob(at, DeleteSnapshots::Include, &conditions).await?)
     }
 
@@ -283,18 +295,22 @@ impl Engine {
         let owner = self.config.owner;
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
+        self.will_change(&parent.name, Changed::Everything)?;
         match self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await {
-            Ok(_) | Err(StoreError::BlobExists(_)) => Ok(()),
+            Ok(made) => self.push_marker(Ino::of(made.id), &parent.name).await,
+            Err(StoreError::BlobExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Removes an empty directory.
     pub async fn remove_directory(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        self.refresh_child(parent, segment).await?;
         let ino = {
             let _tree = self.guards.tree().await;
             self.find_child(parent, segment)?.0
         };
+        self.refresh_entries(ino).await?;
         // What is pending inside and really closed already goes away in a moment.
         for (name, _) in self.pending.in_directory(ino) {
             self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::share::{Access, ShareMode};
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, ETag, LocalStore, NewContent, StoreError, crash_point,
+    BlobPath, BlobProperties, Changed, ContentReader, ETag, LocalStore, NewContent, Ready, StoreError,
+    crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -23,6 +24,7 @@ use super::names::Segment;
 use super::namespace::{Caller, Spot, must_be_new};
 use super::nodes::Ino;
 use super::place::Guarded;
+use super::remote::{Need, OUTRUN_MAX};
 use super::requests::is_read_only_by_attribute;
 use super::stat::Stat;
 use super::{Engine, now};
@@ -116,6 +118,7 @@ impl Engine {
     ) -> Result<(Stat, Opened)> {
         match self.create_new(parent, segment, mode, request, caller).await? {
             Created::New(stat, opened) => {
+                self.reserve(&opened, request).await?;
                 self.touch_directory(parent).await;
                 Ok((stat, opened))
             }
@@ -171,6 +174,7 @@ impl Engine {
     ) -> Result<Created> {
         let store = self.local()?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
+        self.will_change(&at.name, Changed::Everything)?;
         let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         crash_point("create_after_publish");
         let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
@@ -180,10 +184,12 @@ impl Engine {
         let claim = Claim { access: request.access(), share };
         let permit = self.gate.open(ino, claim, Holder::new(caller, attributes.ctime)).await?;
         let lease = match self.take_lease(claim) {
-            TakeLease::Yes => Some(self.leases.acquire(ino, at, now()).await?),
-            TakeLease::No | TakeLease::Judged => None,
+            TakeLease::Yes if self.upstream().is_none() => Some(self.leases.acquire(ino, at, now()).await?),
+            // Elsewhere there is no blob yet that could be leased; `reserve` follows.
+            TakeLease::Yes | TakeLease::No | TakeLease::Judged => None,
         };
         let file = Arc::new(OpenFile::new(ino, content, blob));
+        file.note_unpushed();
         file.set_maker(caller.pid);
         let mtime = attributes.mtime;
         let place = Place { store, at: Some(at), info: None, mtime, now: mtime };
@@ -217,6 +223,42 @@ impl Engine {
         permit: &OpenPermit,
         take_lease: TakeLease,
     ) -> Result<Attached> {
+        if self.upstream().is_none() {
+            return self.attach_ready(ino, request, permit, take_lease, None, Need::Nothing).await;
+        }
+        // Elsewhere: the lease comes first, or somebody could write between the look and the lease.
+        let lease = match take_lease {
+            TakeLease::Yes => self.hold_lease(ino).await?,
+            TakeLease::No | TakeLease::Judged => None,
+        };
+        let writes = permit.access().contains(Access::WRITE);
+        let need = match request {
+            Some(OpenRequest { truncate: true, .. }) => Need::Nothing,
+            _ if writes => Need::Change,
+            _ => Need::Read,
+        };
+        for _ in 0..OUTRUN_MAX {
+            let ready = self.make_ready(ino, writes, need).await?;
+            match self.attach_ready(ino, request, permit, TakeLease::No, ready.as_ref(), need).await {
+                // The mirror got another version after this one was made ready.
+                Err(FsError::NotHere(_)) => {}
+                Ok(attached) => return Ok(Attached { lease, ..attached }),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(FsError::Stale)
+    }
+
+    /// [`attach`](Self::attach) with content that was made ready. [`FsError::NotHere`] if that was another version.
+    async fn attach_ready(
+        &self,
+        ino: Ino,
+        request: Option<OpenRequest>,
+        permit: &OpenPermit,
+        take_lease: TakeLease,
+        ready: Option<&Ready>,
+        need: Need,
+    ) -> Result<Attached> {
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else {
@@ -230,6 +272,13 @@ impl Engine {
         let (blob, content) = self.one_look(ino, at)?;
         let attributes = Attributes::of_blob(&blob, self.config.owner);
         must_be_file(attributes.kind)?;
+        if !self.is_ready(ready, need, blob.etag) {
+            return Err(FsError::NotHere(0..0));
+        }
+        let fetch = || ready.and_then(|ready| ready.fetch.clone());
+        if request.is_some_and(|request| request.truncate) {
+            self.will_change(&at.name, Changed::Everything)?;
+        }
         if request.is_some_and(|request| request.access().contains(Access::WRITE))
             && is_read_only_by_attribute(&blob.metadata, &attributes)
         {
@@ -246,15 +295,18 @@ impl Engine {
         let file = match self.attach_open(ino) {
             Some(file) => {
                 // What was committed elsewhere is seen by the next open, as far as nothing here gets lost.
-                if let Err(error) = file.refresh(blob.etag, || Ok(store.reader(at)?)) {
-                    tracing::debug!(ino = ino.0, %error, "an open file stays as it is");
+                match file.refresh(blob.etag, || Ok((store.reader(at)?, fetch()))) {
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(ino = ino.0, %error, "an open file stays as it is"),
                 }
                 file
             }
             None => {
                 // Before the lease was ours somebody may have written.
                 let content = content.filter(|_| lease.is_none());
-                self.load(ino, content.map_or_else(|| store.reader(at), Ok)?)
+                let file = self.load(ino, content.map_or_else(|| store.reader(at), Ok)?);
+                file.set_fetch(fetch());
+                file
             }
         };
         self.nodes.hold(ino, *parent, segment);

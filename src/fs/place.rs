@@ -1,12 +1,12 @@
 //! Where a file's blob is, for as long as it has to stay there.
 
 use crate::share::lease::LeaseId;
-use crate::store::BlobPath;
+use crate::store::{BlobPath, Changed};
 
 use super::attributes::Attributes;
 use super::commit::Committing;
 use super::error::{FsError, Result};
-use super::file::Place;
+use super::file::{OpenFile, Place};
 use super::guards::NameGuard;
 use super::names::Segment;
 use super::nodes::Ino;
@@ -39,27 +39,47 @@ impl Engine {
         }
     }
 
-    /// Runs `action` with what a change of content may need, while the file's name stays where it is.
+    /// Runs `action` with what a change of `file` may need, while its name stays where it is. Bytes that it needs and
+    /// that are not here are brought first.
     pub(super) async fn with_place<T>(
         &self,
-        ino: Ino,
-        action: impl FnOnce(Place<'_>) -> Result<T>,
+        file: &OpenFile,
+        action: impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.with_place_for(ino, None, action).await
+        self.with_place_for(file, None, action).await
     }
 
     /// The same for somebody who showed the id of the lease on the blob.
     pub(super) async fn with_place_for<T>(
         &self,
-        ino: Ino,
+        file: &OpenFile,
         shown: Option<LeaseId>,
-        action: impl FnOnce(Place<'_>) -> Result<T>,
+        mut action: impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
+        loop {
+            match self.try_with_place(file, shown, &mut action).await {
+                Err(FsError::NotHere(range)) => self.bring(file, range).await?,
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_with_place<T>(
+        &self,
+        file: &OpenFile,
+        shown: Option<LeaseId>,
+        action: &mut impl FnMut(Place<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let ino = file.ino();
         let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
             return action(Place { store, at: None, info: None, mtime: now(), now: now() });
         };
+        if file.is_in_place() {
+            // Cutting off what the blob refers to changes it at once.
+            self.will_change(&at.name, Changed::Everything)?;
+        }
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
         let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
         let info = Committing { engine: self, ino, blob, shown };

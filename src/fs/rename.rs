@@ -1,7 +1,7 @@
 //! Renaming.
 
 use crate::share::lease::LeaseId;
-use crate::store::{BlobPath, Found, RenameMode, crash_point};
+use crate::store::{BlobPath, Fence, Found, RenameMode, crash_point};
 
 use super::attributes::Kind;
 use super::error::{FsError, Result};
@@ -59,6 +59,7 @@ impl Engine {
         shown: Shown,
     ) -> Result<()> {
         self.not_pending(from_dir, from).await?;
+        self.refresh_child(from_dir, from).await?;
         self.may_create(to_dir, to).await?;
         if (from_dir, from) == (to_dir, to) {
             let _tree = self.guards.tree().await;
@@ -159,7 +160,14 @@ impl Engine {
         if rule == RenameRule::Exchange && target.as_ref().is_some_and(|side| side.kind == Kind::Directory) {
             self.announce_move(&to_at, &from_at).await?;
         }
-        self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await?;
+        let mut leases = self.leave_leases(source.ino).await;
+        if let Some(target) = &target {
+            leases.extend(self.leave_leases(target.ino).await);
+        }
+        if let Err(error) = self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await {
+            self.follow_leases(leases).await;
+            return Err(error);
+        }
         crash_point("rename_after_move");
         self.nodes.moved(source.ino, to_dir, to);
         match (target, rule) {
@@ -173,6 +181,7 @@ impl Engine {
             }
             (None, _) => {}
         }
+        self.follow_leases(leases).await;
         Ok(())
     }
 
@@ -197,11 +206,23 @@ impl Engine {
             (RenameRule::NoReplace, _) | (RenameRule::Replace, None) => RenameMode::NoReplace,
             (RenameRule::Replace, Some(_)) => RenameMode::Replace,
         };
+        if let Some(upstream) = self.upstream() {
+            // Leases were given up before; what is moved is what is there.
+            let fence = Fence { lease: None, check_version: false };
+            let _settling = upstream.rename(&from.name, &to.name, mode, fence).await?;
+            // The service has decided.
+            let here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };
+            return Ok(self.local()?.rename(from, to, here)?);
+        }
         Ok(self.local()?.rename(from, to, mode)?)
     }
 
     /// A rename changes the time of last change of what was moved.
     async fn after_rename(&self, source: &Side, target: Option<&Side>, rule: RenameRule) {
+        if self.upstream().is_some() {
+            // It would be a request more for each rename.
+            return;
+        }
         let exchanged = target.filter(|_| rule == RenameRule::Exchange).map(|target| target.ino);
         for ino in [Some(source.ino), exchanged].into_iter().flatten() {
             if let Err(error) = self.change_attributes(ino, |attributes, now| attributes.ctime = now).await {

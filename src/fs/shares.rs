@@ -19,6 +19,8 @@ use super::requests::Requests;
 use super::{Engine, EngineConfig};
 
 mod about;
+mod document;
+mod snapshots;
 
 pub use about::{ShareInfo, ShareSettings};
 

@@ -79,6 +79,7 @@ impl AttributeChange {
 impl Engine {
     /// Attributes of `ino`.
     pub async fn stat(&self, ino: Ino) -> Result<Stat> {
+        self.refresh_node(ino).await?;
         let _tree = self.guards.tree().await;
         self.stat_now(ino).await
     }
@@ -223,7 +224,7 @@ impl Engine {
         let (ino, cut) = (handle.file.ino(), truncated(handle.file.stat()?.size, size));
         self.may_touch(ino, Some(handle.permit.id()), None, cut, true)?;
         self.drop_set_id(ino, caller).await?;
-        self.with_place(handle.file.ino(), |place| handle.file.truncate(size, place)).await
+        self.with_place(&handle.file, |place| handle.file.truncate(size, place)).await
     }
 
     /// `truncate(path)`: open for writing, truncate, commit, close.
@@ -234,7 +235,7 @@ impl Engine {
         let done = async {
             self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
-            self.with_place(ino, |place| file.truncate(size, place)).await?;
+            self.with_place(&file, |place| file.truncate(size, place)).await?;
             self.commit(&file).await
         }
         .await;
@@ -282,18 +283,22 @@ impl Engine {
                 })
                 .await;
         }
-        let _tree = self.guards.tree().await;
-        let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
-            let file = self.open_file(ino).ok_or(FsError::Stale)?;
-            return file.change_nameless(|attributes| change(attributes, now));
+        let name = {
+            let _tree = self.guards.tree().await;
+            let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
+                let file = self.open_file(ino).ok_or(FsError::Stale)?;
+                return file.change_nameless(|attributes| change(attributes, now));
+            };
+            let found = self.local()?.find(at)?;
+            let mut attributes = self.stat_found(ino, &found)?.attributes;
+            // A directory's waiting times are in these attributes and are written with them.
+            self.directory_times.take(ino);
+            change(&mut attributes, now);
+            let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
+            self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await?;
+            at.name.clone()
         };
-        let found = self.local()?.find(at)?;
-        let mut attributes = self.stat_found(ino, &found)?.attributes;
-        // A directory's waiting times are in these attributes and are written with them.
-        self.directory_times.take(ino);
-        change(&mut attributes, now);
-        let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
-        self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await
+        self.push_name(ino, &name).await
     }
 
     /// The content did not change with the version: what the kernel cached of it is still right.
@@ -314,7 +319,13 @@ impl Engine {
     }
 
     /// Writes the times of directories that changed lately.
+    ///
+    /// On a share elsewhere they are remembered only, as far as there is room: a request for each would cost more than
+    /// they are worth.
     pub async fn write_directory_times(&self) {
+        if self.upstream().is_some() {
+            return self.directory_times.forget_some();
+        }
         for (directory, changed) in self.directory_times.take_all() {
             self.write_directory_time(directory, changed).await;
         }

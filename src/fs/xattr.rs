@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::store::{BlobPath, BlobProperties, Metadata, NewContent, Preconditions};
+use crate::store::{BlobPath, BlobProperties, Changed, Metadata, NewContent, Preconditions};
 
 use super::attributes::{Attributes, xattr_decode, xattr_encode, xattr_key, xattr_name};
 use super::error::{FsError, Result};
@@ -80,6 +80,7 @@ impl Engine {
         if ino == ROOT {
             return Ok(self.store.container_properties(&self.share, None).await?.metadata);
         }
+        self.refresh_node(ino).await?;
         let _tree = self.guards.tree().await;
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
         let found = self.local()?.find(&self.at(name))?;
@@ -111,15 +112,19 @@ impl Engine {
                 })
                 .await;
         }
-        let _tree = self.guards.tree().await;
-        let guarded = self.guard_name(ino).await?.ok_or(FsError::Stale)?;
-        let at = &guarded.at;
-        let found = self.local()?.find(at)?;
-        let mut attributes = self.stat_found(ino, &found)?.attributes;
-        attributes.ctime = now();
-        let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
-        change(&mut metadata)?;
-        self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await
+        let name = {
+            let _tree = self.guards.tree().await;
+            let guarded = self.guard_name(ino).await?.ok_or(FsError::Stale)?;
+            let at = &guarded.at;
+            let found = self.local()?.find(at)?;
+            let mut attributes = self.stat_found(ino, &found)?.attributes;
+            attributes.ctime = now();
+            let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
+            change(&mut metadata)?;
+            self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await?;
+            at.name.clone()
+        };
+        self.push_name(ino, &name).await
     }
 
     pub(super) async fn write_metadata(
@@ -131,6 +136,7 @@ impl Engine {
         attributes: &Attributes,
     ) -> Result<()> {
         attributes.write_to(&mut metadata);
+        self.will_change(&at.name, Changed::Properties)?;
         match blob {
             Some(blob) => {
                 // Onto the version that was read, or what somebody else changed meanwhile would get lost.

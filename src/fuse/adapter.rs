@@ -28,7 +28,7 @@ use crate::fs::{
     XattrMode, Zeroing,
 };
 
-use super::attr::{TTL, absent, moment};
+use super::attr::{absent, moment, name_ttl};
 use super::backing::Backings;
 use super::ioctl;
 use super::serve::{serve, serve_now};
@@ -138,8 +138,8 @@ impl Filesystem for Adapter {
         self.named(name, reply, |engine, name, reply| async move {
             match engine.lookup(Ino(parent.0), &name).await {
                 // The kernel remembers absent names, too.
-                Err(FsError::NotFound) => reply.entry(&TTL, &absent(), GENERATION),
-                result => entry(reply, result),
+                Err(FsError::NotFound) => reply.entry(&name_ttl(&engine), &absent(), GENERATION),
+                result => entry(&engine, reply, result),
             }
         });
     }
@@ -149,7 +149,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.with_engine(|engine| async move { attr(reply, engine.stat(Ino(ino.0)).await) });
+        self.with_engine(|engine| async move { attr(&engine, reply, engine.stat(Ino(ino.0)).await) });
     }
 
     fn setattr(
@@ -174,7 +174,7 @@ impl Filesystem for Adapter {
         let change = AttributeChange { mode, uid, gid, size, atime, mtime };
         let (caller, handle) = (caller(request), handle.map(|handle| HandleId(handle.0)));
         self.with_engine(|engine| async move {
-            attr(reply, engine.change(Ino(ino.0), handle, change, caller).await);
+            attr(&engine, reply, engine.change(Ino(ino.0), handle, change, caller).await);
         });
     }
 
@@ -204,7 +204,7 @@ impl Filesystem for Adapter {
         };
         let caller = caller(request);
         self.named(name, reply, |engine, name, reply| async move {
-            entry(reply, engine.make_node(Ino(parent.0), &name, kind, mode, caller).await);
+            entry(&engine, reply, engine.make_node(Ino(parent.0), &name, kind, mode, caller).await);
         });
     }
 
@@ -219,7 +219,7 @@ impl Filesystem for Adapter {
     ) {
         let caller = caller(request);
         self.named(name, reply, |engine, name, reply| async move {
-            entry(reply, engine.make_directory(Ino(parent.0), &name, mode, caller).await);
+            entry(&engine, reply, engine.make_directory(Ino(parent.0), &name, mode, caller).await);
         });
     }
 
@@ -238,7 +238,7 @@ impl Filesystem for Adapter {
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (caller, target) = (caller(request), target.as_os_str().as_bytes().to_vec());
         self.named(name, reply, |engine, name, reply| async move {
-            entry(reply, engine.make_symlink(Ino(parent.0), &name, &target, caller).await);
+            entry(&engine, reply, engine.make_symlink(Ino(parent.0), &name, &target, caller).await);
         });
     }
 

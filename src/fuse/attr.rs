@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
-use crate::fs::{Kind, Stat};
+use crate::fs::{Engine, Kind, Stat};
 use crate::share::Moment;
 
-/// How long the kernel may rely on names and attributes. All changes come through this mount or are announced, so
-/// the limit only bounds memory of things long unused.
-pub(super) const TTL: Duration = Duration::from_secs(3600);
+/// How long the kernel may rely on names and attributes if all changes come through this mount or are announced: the
+/// limit only bounds memory of things long unused.
+const TTL: Duration = Duration::from_secs(3600);
 
 const BLOCK_SIZE: u32 = 4096;
 
@@ -47,9 +47,14 @@ pub(super) fn file_attr(stat: &Stat) -> FileAttr {
     }
 }
 
+/// How long the kernel may rely on a name.
+pub(super) fn name_ttl(engine: &Engine) -> Duration {
+    engine.attr_ttl().unwrap_or(TTL)
+}
+
 /// How long the kernel may keep these attributes: not at all while a program may be writing behind our back.
-pub(super) fn attr_ttl(stat: &Stat) -> Duration {
-    if stat.volatile { Duration::ZERO } else { TTL }
+pub(super) fn attr_ttl(engine: &Engine, stat: &Stat) -> Duration {
+    if stat.volatile { Duration::ZERO } else { name_ttl(engine) }
 }
 
 /// What the kernel caches for a name that does not exist.

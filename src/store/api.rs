@@ -1,10 +1,12 @@
 //! The contract of a blob store.
 
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::Stream;
 
 use crate::share::Moment;
 use crate::share::lease::{LeaseDuration, LeaseId};
@@ -120,6 +122,20 @@ pub trait BlobStore: Send + Sync {
         range: Option<ByteRange>,
         conditions: &Preconditions,
     ) -> Result<BlobDownload>;
+
+    /// Reads a part of a blob piece by piece, from one version. The answer may break off: what is missing is asked for
+    /// again by the caller, who knows what it has.
+    async fn stream_blob(
+        &self,
+        at: &BlobPath,
+        range: ByteRange,
+        conditions: &Preconditions,
+    ) -> Result<BlobStream> {
+        let BlobDownload { properties, offset, body } =
+            self.get_blob(at, None, Some(range), conditions).await?;
+        let pieces = futures_util::stream::once(std::future::ready(Ok(body)));
+        Ok(BlobStream { properties, offset, pieces: Box::pin(pieces) })
+    }
 
     /// Properties of a blob or of one of its snapshots.
     async fn blob_properties(
@@ -449,6 +465,22 @@ pub struct BlobDownload {
     pub offset: u64,
     /// The bytes.
     pub body: Bytes,
+}
+
+/// A part of a version on its way.
+pub struct BlobStream {
+    /// Properties of the version.
+    pub properties: Arc<BlobProperties>,
+    /// Where the first piece begins.
+    pub offset: u64,
+    /// The bytes, in order.
+    pub pieces: Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>,
+}
+
+impl std::fmt::Debug for BlobStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlobStream").field("offset", &self.offset).finish_non_exhaustive()
+    }
 }
 
 /// What a delete does about snapshots.

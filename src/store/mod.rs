@@ -27,8 +27,9 @@ mod tags;
 mod upstream;
 
 pub use api::{
-    BlobDownload, BlobStore, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange, CopyRequest,
-    CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange, SnapshotId,
+    BlobDownload, BlobStore, BlobStream, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
+    CopyRequest, CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, NewContent, PropertiesChange,
+    SnapshotId,
 };
 pub use blob::{AccessTier, BlobKind, BlobProperties, BlobTier, CopyState, ETag, HttpHeaders, Metadata};
 pub use body::{BlobBody, Upload};
@@ -47,4 +48,4 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
-pub use upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
+pub use upstream::{Changed, Fence, Fetch, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};

@@ -22,7 +22,8 @@ use async_trait::async_trait;
 use crate::share::lease::LeaseId;
 
 use super::api::BlobStore;
-use super::error::Result;
+use super::blob::ETag;
+use super::error::{Result, StoreError};
 use super::local::{Progress, RenameMode};
 use super::names::{BlobName, BlobPath};
 
@@ -42,6 +43,40 @@ pub struct Fence {
     pub lease: Option<LeaseId>,
     /// Whether the version it began with must still be there.
     pub check_version: bool,
+}
+
+/// Content that can be opened in the mirror.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The mirror's version that this is about. Whoever finds another one there when it opens it asks again: its bytes
+    /// may not be here.
+    pub version: ETag,
+    /// How to bring what is not here; nothing if all of it is.
+    pub fetch: Option<Arc<dyn Fetch>>,
+}
+
+/// Changes that were to be pushed later, and that the service does not take.
+#[derive(Debug)]
+pub struct Refused {
+    /// Of which blob.
+    pub name: BlobName,
+    /// Why.
+    pub error: StoreError,
+}
+
+/// How a mirror stands, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Blobs that are changed here and not there yet.
+    pub waiting_files: u64,
+    /// How big they are together.
+    pub waiting_bytes: u64,
+    /// Content that is kept here.
+    pub cached_bytes: u64,
+    /// What the service said last, if it did not answer as it should.
+    pub trouble: Option<String>,
+    /// A long rename under way: how many blobs are done, and of how many.
+    pub moving: Option<(u64, u64)>,
 }
 
 /// What a change in the mirror is going to touch.
@@ -81,7 +116,7 @@ impl Debug for Settling {
 /// Content that is not all here yet.
 #[async_trait]
 pub trait Fetch: Send + Sync + Debug {
-    /// Whether these bytes can be read from the mirror.
+    /// Whether these bytes can be read from the mirror. What is behind the end is always here.
     fn is_here(&self, range: &Range<u64>) -> bool;
 
     /// Brings them, of the version that was opened; more is brought ahead for whoever reads on.
@@ -101,8 +136,8 @@ pub trait Upstream: Send + Sync + Debug {
     /// Asks for one name whatever is known, and brings it up to date unless it has changes that are not pushed.
     async fn revalidate(&self, name: &BlobName) -> Result<Standing>;
 
-    /// Makes a blob's content ready to be opened in the mirror; answers how to bring what is not here.
-    async fn content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>>;
+    /// Makes a blob's content ready to be opened in the mirror.
+    async fn content(&self, name: &BlobName) -> Result<Ready>;
 
     /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
     /// before the change, and for content written in place before the first byte and again after every push.
@@ -129,6 +164,17 @@ pub trait Upstream: Send + Sync + Debug {
 
     /// Pushes everything that is not pushed; tells how far it is.
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;
+
+    /// Waits for the next blob whose changes were to be pushed later and are refused. They stay until
+    /// [`give_up`](Self::give_up).
+    async fn refused(&self) -> Refused {
+        std::future::pending().await
+    }
+
+    /// How the mirror stands.
+    fn status(&self) -> UpstreamStatus {
+        UpstreamStatus::default()
+    }
 
     /// Where leases are taken.
     fn service(&self) -> Arc<dyn BlobStore>;

@@ -13,7 +13,8 @@ use leasefs::fs::{
     OpenRequest, Opened, RenameRule, Route, Zeroing,
 };
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
-use leasefs::store::{BlobStore, ContainerName};
+use leasefs::store::mirror::{Mirror, MirrorOptions, Place};
+use leasefs::store::{BlobStore, ContainerName, Metadata, PublicAccess};
 
 use super::model::{Entry, Model, Refused, parent};
 
@@ -45,6 +46,8 @@ pub struct World {
     delete: DeleteRule,
     passthrough: bool,
     folder: tempfile::TempDir,
+    /// The service that the store is a mirror of, if the share is elsewhere.
+    service: Option<(Arc<EmbeddedStore>, tempfile::TempDir)>,
     store: Option<Arc<EmbeddedStore>>,
     engine: Option<Arc<Engine>>,
     model: Model,
@@ -66,12 +69,16 @@ fn refused(error: &FsError) -> Refused {
 }
 
 impl World {
-    pub async fn new(seed: u64, delete: DeleteRule, passthrough: bool) -> Self {
+    pub async fn new(seed: u64, delete: DeleteRule, passthrough: bool, elsewhere: bool) -> Self {
         let mut world = Self {
             dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             delete,
             passthrough,
             folder: tempfile::tempdir().unwrap(),
+            service: elsewhere.then(|| {
+                let folder = tempfile::tempdir().unwrap();
+                (EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap(), folder)
+            }),
             store: None,
             engine: None,
             model: Model::default(),
@@ -93,7 +100,21 @@ impl World {
             mandatory_locks: false,
         };
         let share = ContainerName::new("share").unwrap();
-        let engine = Engine::start(Arc::clone(&store) as Arc<dyn BlobStore>, share, config).await;
+        let blobs = Arc::clone(&store) as Arc<dyn BlobStore>;
+        let engine = match &self.service {
+            None => Engine::start(blobs, share, config).await,
+            Some((service, _)) => {
+                let far = ContainerName::new("far").unwrap();
+                // From the second start on it is there.
+                service.create_container(&far, Metadata::new(), PublicAccess::None).await.ok();
+                let place = Place::new(far, "below/here").unwrap();
+                let service = Arc::clone(service) as Arc<dyn BlobStore>;
+                let options = MirrorOptions::default();
+                let ttl = options.attr_ttl;
+                let mirror = Mirror::open(&store, share.clone(), service, place, options).await.unwrap();
+                Engine::start_remote(blobs, share, config, mirror, ttl).await
+            }
+        };
         self.engine = Some(engine.expect("engine starts"));
         self.store = Some(store);
     }
@@ -216,7 +237,7 @@ impl World {
             if !write {
                 // Read-only handles are used for comparing, then closed.
                 let open = self.opens.len() - 1;
-                self.compare_open(open);
+                self.compare_open(open).await;
             }
         }
     }
@@ -260,7 +281,7 @@ impl World {
             Err(FsError::BadAccess) => {}
             Err(error) => panic!("{}: {error:?}", self.last),
         }
-        self.compare_open(open);
+        self.compare_open(open).await;
     }
 
     async fn truncate(&mut self) {
@@ -278,7 +299,7 @@ impl World {
             Err(FsError::BadAccess) => {}
             Err(error) => panic!("{}: {error:?}", self.last),
         }
-        self.compare_open(open);
+        self.compare_open(open).await;
     }
 
     async fn zero(&mut self) {
@@ -302,7 +323,7 @@ impl World {
             Err(FsError::BadAccess) => {}
             Err(error) => panic!("{}: {error:?}", self.last),
         }
-        self.compare_open(open);
+        self.compare_open(open).await;
     }
 
     async fn flush(&mut self) {
@@ -477,17 +498,17 @@ impl World {
         let request = OpenRequest { read: true, ..OpenRequest::default() };
         let opened = engine.open(stat.ino, request, ROOT_CALLER).await.expect("opens");
         let mut data = vec![0; stat.size as usize + 10];
-        let got = read(&engine, &opened.route, opened.handle, &mut data);
+        let got = read(&engine, &opened.route, opened.handle, &mut data).await;
         data.truncate(got);
         engine.release(opened.handle).await.expect("closes");
         data
     }
 
-    fn compare_open(&self, open: usize) {
+    async fn compare_open(&self, open: usize) {
         let Open { handle, route, file, .. } = &self.opens[open];
         let expected = &self.model.files[*file].data;
         let mut data = vec![0; expected.len() + 10];
-        let got = read(&self.engine(), route, *handle, &mut data);
+        let got = read(&self.engine(), route, *handle, &mut data).await;
         assert_eq!(got, expected.len(), "{}: size through a handle", self.last);
         if let Some(at) = (0..got).find(|at| data[*at] != expected[*at]) {
             panic!("{}: byte {at} of {got} is {} and not {}", self.last, data[at], expected[at]);
@@ -572,7 +593,7 @@ fn segment(name: &str) -> Segment {
     Segment::from_file_name(name.as_bytes()).unwrap()
 }
 
-fn read(engine: &Engine, route: &Route, handle: HandleId, buffer: &mut [u8]) -> usize {
+async fn read(engine: &Engine, route: &Route, handle: HandleId, buffer: &mut [u8]) -> usize {
     match route {
         Route::Kernel(file) => {
             let mut done = 0;
@@ -584,6 +605,13 @@ fn read(engine: &Engine, route: &Route, handle: HandleId, buffer: &mut [u8]) -> 
             }
             done
         }
-        Route::Engine { .. } | Route::Direct(_) => engine.read(handle, 0, buffer).expect("reads"),
+        Route::Engine { .. } | Route::Direct(_) => match engine.read(handle, 0, buffer) {
+            Err(FsError::NotHere(_)) => {
+                let bytes = engine.read_elsewhere(handle, 0, buffer.len()).await.expect("reads");
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                bytes.len()
+            }
+            got => got.expect("reads"),
+        },
     }
 }

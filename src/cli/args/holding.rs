@@ -1,4 +1,5 @@
-//! Arguments of the commands about who holds what: `open`, `status`, `close-handle`, `undelete`.
+//! Arguments of the commands about who holds what: `open`, `lease`, `break-lease`, `status`, `close-handle`,
+//! `undelete`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,6 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::settings;
+use crate::share::lease::{LeaseDuration, MAX_BREAK_SECONDS};
 use crate::share::{Access, ShareMode};
 
 const OPEN_NOTES: &str = "\
@@ -24,6 +27,34 @@ Examples:
 Exit codes: that of the command; 126 if it cannot be run, 127 if there is none of
 that name, 128+N if signal N ended it; 75 if the file is held by somebody else,
 1 and 2 as with all of leasefs.";
+
+const LEASE_NOTES: &str = "\
+While the command runs, nobody else can change or remove the blob, whatever tool
+they use, and nobody else gets the lease. So a blob can also guard something that
+is elsewhere: a table, a device, a nightly job.
+
+Of a URL, the command finds the lease's id in LEASEFS_LEASE_ID; whoever sends it as
+x-ms-lease-id may change the blob. Of a file on a mount, it gets the open file in
+LEASEFS_FD, as with `leasefs open`, and the mount keeps the lease renewed.
+
+If the lease is lost (broken, or the service was away for too long), the command
+is ended by SIGTERM; with --keep-going it is only told.
+
+Examples:
+  leasefs lease ~/share/ledger.lock -- ./close-the-books
+  leasefs lease --create --wait 60 \\
+      https://acct.blob.core.windows.net/jobs/nightly -- ./nightly
+
+Credentials for URLs come from the environment: AZURE_STORAGE_CONNECTION_STRING,
+AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or an identity of Entra.
+Exit codes: that of the command; 75 if somebody else holds the lease.";
+
+const BREAK_NOTES: &str = "\
+Whoever holds the lease cannot write any more once it is broken; its content is
+kept beside as a conflict copy if it is a mount of leasefs.
+
+Example:
+  leasefs break-lease ~/share/plan.xlsx";
 
 const STATUS_NOTES: &str = "\
 Columns: ACCESS is what an open may do, SHARE what it lets others do (r read,
@@ -78,6 +109,50 @@ pub(in crate::cli) struct OpenArgs {
     /// The command and its arguments
     #[arg(value_name = "CMD", last = true, required = true)]
     pub(in crate::cli) command: Vec<OsString>,
+}
+
+/// `leasefs lease …`
+#[derive(Debug, Args)]
+#[command(after_help = LEASE_NOTES, arg_required_else_help = true)]
+pub(in crate::cli) struct LeaseArgs {
+    /// How long the lease lasts if this machine dies: 15 to 60 seconds, or `infinite`; for URLs only, a mount has its
+    /// own [default: 60]
+    #[arg(long, value_name = "SECONDS|infinite", value_parser = settings::parse_lease)]
+    pub(in crate::cli) duration: Option<LeaseDuration>,
+
+    /// Wait so long for the lease to become free
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds)]
+    pub(in crate::cli) wait: Duration,
+
+    /// Create the blob, empty, if it does not exist
+    #[arg(long)]
+    pub(in crate::cli) create: bool,
+
+    /// Only say so if the lease is lost; do not end the command
+    #[arg(long)]
+    pub(in crate::cli) keep_going: bool,
+
+    /// A file on a mount of leasefs, or the URL of a blob
+    #[arg(value_name = "FILE-OR-URL")]
+    pub(in crate::cli) target: PathBuf,
+
+    /// The command and its arguments
+    #[arg(value_name = "CMD", last = true, required = true)]
+    pub(in crate::cli) command: Vec<OsString>,
+}
+
+/// `leasefs break-lease …`
+#[derive(Debug, Args)]
+#[command(after_help = BREAK_NOTES, arg_required_else_help = true)]
+pub(in crate::cli) struct BreakLeaseArgs {
+    /// Give the holder so many seconds to finish, 60 at most
+    #[arg(long, value_name = "SECONDS", default_value = "0",
+          value_parser = clap::value_parser!(u8).range(0..=i64::from(MAX_BREAK_SECONDS)))]
+    pub(in crate::cli) after: u8,
+
+    /// A file on a mount of leasefs, or the URL of a blob
+    #[arg(value_name = "FILE-OR-URL")]
+    pub(in crate::cli) target: PathBuf,
 }
 
 /// `leasefs status …`

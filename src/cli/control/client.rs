@@ -101,6 +101,13 @@ impl Client {
         }
     }
 
+    /// Has the daemon keep what is not at the service yet, instead of waiting for it. The conversation may be in the
+    /// middle of a drain, so this takes another one.
+    pub(in crate::cli) fn keep_rest(dirs: &[PathBuf], mountpoint: &Path, owner: u32) -> Result<(), AskError> {
+        let mut client = Self::find(dirs, mountpoint, owner).ok_or_else(unexpected)?;
+        client.act(&Request::KeepRest)
+    }
+
     /// What the mount knows, everywhere or at and below a path in the share.
     pub(in crate::cli) fn status(&mut self, below: Option<String>) -> Result<Status, AskError> {
         ask(&mut self.stream, &Request::Status { below })?;
@@ -123,6 +130,11 @@ impl Client {
     /// Brings back a delete-pending file.
     pub(in crate::cli) fn undelete(&mut self, path: String) -> Result<(), AskError> {
         self.act(&Request::Undelete { path })
+    }
+
+    /// Ends the lease on a file, in so many seconds.
+    pub(in crate::cli) fn break_lease(&mut self, path: String, after: u8) -> Result<(), AskError> {
+        self.act(&Request::BreakLease { path, after })
     }
 
     fn act(&mut self, request: &Request) -> Result<(), AskError> {
@@ -178,6 +190,10 @@ mod tests {
             self.problem.map_or(Ok(()), |text| Err(text.to_owned()))
         }
 
+        fn keep_rest(&self) -> Result<(), String> {
+            Ok(())
+        }
+
         fn status(&self, below: Option<&str>) -> Status {
             let row = |n: usize| PendingRow { path: Some(format!("{}/{n}", below.unwrap_or(""))), opens: n };
             Status { pending_deletes: (0..10_000).map(row).collect(), ..Status::default() }
@@ -189,6 +205,10 @@ mod tests {
 
         async fn undelete(&self, path: &str) -> Result<(), String> {
             if path == "a" { Ok(()) } else { Err(format!("{path} is not delete pending")) }
+        }
+
+        async fn break_lease(&self, path: &str, after: u8) -> Result<(), String> {
+            if (path, after) == ("a", 3) { Ok(()) } else { Err(format!("nobody holds a lease on {path}")) }
         }
     }
 
@@ -211,6 +231,7 @@ mod tests {
             mountpoint: MOUNTPOINT.into(),
             data: "/d".into(),
             share: "share".into(),
+            source: None,
             closing: false,
         };
         let dirs = vec![root.path().join("no/such"), root.path().join("run")];
@@ -252,6 +273,8 @@ mod tests {
         assert_eq!(client.close_handle(8).unwrap_err().to_string(), "no open has the id 8");
         client.undelete("a".into()).unwrap();
         assert_eq!(client.undelete("b".into()).unwrap_err().to_string(), "b is not delete pending");
+        client.break_lease("a".into(), 3).unwrap();
+        assert_eq!(client.break_lease("b".into(), 0).unwrap_err().to_string(), "nobody holds a lease on b");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod rows;
 mod server;
 
 pub(super) use client::{AskError, Client, DrainError};
-pub(super) use rows::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, Status};
+pub(super) use rows::{HolderRow, LeaseRow, OpenRow, PendingRow, RangeLockRow, ServiceRow, Status};
 pub(super) use server::{ControlServer, Steward};
 
 /// A request line longer than this ends the connection. The longest path in a share fits, however it is escaped.
@@ -31,6 +31,8 @@ enum Request {
     Hello,
     /// Commit everything that is pending. Answered by [`Reply::Progress`] lines and then [`Reply::Done`].
     Drain,
+    /// What is not at the service by now stays in the cache directory. Answered by [`Reply::Done`].
+    KeepRest,
     /// What is open, range-locked, leased and delete pending, everywhere or at and below a path in the share.
     /// Answered by [`Reply::Status`] lines and then [`Reply::Done`].
     Status { below: Option<String> },
@@ -38,6 +40,8 @@ enum Request {
     CloseHandle { id: u64 },
     /// Bring back a delete-pending file. Answered by [`Reply::Done`].
     Undelete { path: String },
+    /// End the lease on a file, whoever holds it, in so many seconds. Answered by [`Reply::Done`].
+    BreakLease { path: String, after: u8 },
 }
 
 /// What is answered.
@@ -62,6 +66,9 @@ pub(super) struct Hello {
     pub(super) mountpoint: PathBuf,
     pub(super) data: PathBuf,
     pub(super) share: String,
+    /// The URL of a share that is elsewhere.
+    #[serde(default)]
+    pub(super) source: Option<String>,
     /// The mount is gone and the daemon is about to end.
     pub(super) closing: bool,
 }

@@ -77,6 +77,20 @@ pub(in crate::cli) struct PendingRow {
     pub(in crate::cli) opens: usize,
 }
 
+/// The service behind a share that is elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::cli) struct ServiceRow {
+    /// Files that are changed here and not there yet.
+    pub(in crate::cli) waiting_files: u64,
+    pub(in crate::cli) waiting_bytes: u64,
+    /// Content kept in the cache directory.
+    pub(in crate::cli) cached_bytes: u64,
+    /// What the service said last, if it does not answer as it should.
+    pub(in crate::cli) trouble: Option<String>,
+    /// A long rename under way: blobs done, and in all.
+    pub(in crate::cli) moving: Option<(u64, u64)>,
+}
+
 /// Everything a status says about one mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::cli) struct Status {
@@ -86,6 +100,9 @@ pub(in crate::cli) struct Status {
     pub(in crate::cli) pending_deletes: Vec<PendingRow>,
     /// How many conflict copies this mount has written.
     pub(in crate::cli) conflict_copies: u64,
+    /// How the service of a share stands that is elsewhere.
+    #[serde(default)]
+    pub(in crate::cli) service: Option<ServiceRow>,
 }
 
 impl Status {
@@ -96,6 +113,7 @@ impl Status {
         self.leases.extend(page.leases);
         self.pending_deletes.extend(page.pending_deletes);
         self.conflict_copies += page.conflict_copies;
+        self.service = self.service.take().or(page.service);
     }
 
     /// In pages that fit into a reply each. A row that is too long for any page loses its path, not its place.
@@ -108,7 +126,8 @@ impl Status {
             pages_of(self.leases, |row| &mut row.path).map(|leases| Status { leases, ..Status::default() });
         let pending = pages_of(self.pending_deletes, |row| &mut row.path)
             .map(|pending_deletes| Status { pending_deletes, ..Status::default() });
-        let numbers = Status { conflict_copies: self.conflict_copies, ..Status::default() };
+        let (conflict_copies, service) = (self.conflict_copies, self.service);
+        let numbers = Status { conflict_copies, service, ..Status::default() };
         opens.chain(range_locks).chain(leases).chain(pending).chain(std::iter::once(numbers))
     }
 }

@@ -31,12 +31,16 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 pub(in crate::cli) trait Steward: Send + Sync + 'static {
     /// Commits everything pending. May be dropped half-way.
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<(), String>;
+    /// From now on a drain leaves what is not at the service yet in the cache directory.
+    fn keep_rest(&self) -> Result<(), String>;
     /// What is open, range-locked, leased and delete pending at and below a path in the share. Blocks: it reads /proc.
     fn status(&self, below: Option<&str>) -> Status;
     /// Takes the open with this id away from its holder.
     async fn close_handle(&self, id: u64) -> Result<(), String>;
     /// Brings back the delete-pending file at this path in the share.
     async fn undelete(&self, path: &str) -> Result<(), String>;
+    /// Ends the lease on the file at this path in the share, in so many seconds.
+    async fn break_lease(&self, path: &str, after: u8) -> Result<(), String>;
 }
 
 /// A listening control socket; its file is removed when this is dropped.
@@ -173,6 +177,7 @@ async fn answer_all(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         match serde_json::from_slice(&request) {
             Ok(Request::Hello) => send(&mut stream, &Reply::Hello(shared.hello())).await?,
             Ok(Request::Drain) => drain(&mut stream, &*shared.steward).await?,
+            Ok(Request::KeepRest) => send(&mut stream, &outcome(shared.steward.keep_rest())).await?,
             Ok(Request::Status { below }) => status(&mut stream, &shared.steward, below).await?,
             Ok(Request::CloseHandle { id }) => {
                 let done = shared.steward.close_handle(id).await;
@@ -180,6 +185,10 @@ async fn answer_all(stream: UnixStream, shared: &Shared) -> io::Result<()> {
             }
             Ok(Request::Undelete { path }) => {
                 let done = shared.steward.undelete(&path).await;
+                send(&mut stream, &outcome(done)).await?;
+            }
+            Ok(Request::BreakLease { path, after }) => {
+                let done = shared.steward.break_lease(&path, after).await;
                 send(&mut stream, &outcome(done)).await?;
             }
             Err(_) => {

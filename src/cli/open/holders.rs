@@ -18,7 +18,7 @@ const ATTRIBUTE_MAX: usize = 64 * 1024;
 
 /// Those who stand in the way.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Holders {
+pub(in crate::cli) enum Holders {
     /// These opens do not fit.
     Opens(Vec<HolderLine>),
     /// The file was removed and is still open.
@@ -29,7 +29,7 @@ pub(super) enum Holders {
 
 impl Holders {
     /// Those who keep `path` from being opened at all.
-    pub(super) fn of_path(path: &Path, claim: (Access, ShareMode)) -> Self {
+    pub(in crate::cli) fn of_path(path: &Path, claim: (Access, ShareMode)) -> Self {
         let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return Holders::Unknown };
         let read = read_attribute(|attribute, buffer| {
             // SAFETY: both names end with NUL and live through the call, and the buffer is as long as it says.
@@ -46,7 +46,7 @@ impl Holders {
     }
 
     /// Those who keep `file`, which we have open, from having this share mode. `own` is our own open.
-    pub(super) fn of_file(file: &File, claim: (Access, ShareMode), own: Option<u64>) -> Self {
+    pub(in crate::cli) fn of_file(file: &File, claim: (Access, ShareMode), own: Option<u64>) -> Self {
         let read = read_attribute(|attribute, buffer| {
             // SAFETY: the name ends with NUL and lives through the call, and the buffer is as long as it says.
             unsafe {
@@ -68,7 +68,7 @@ impl Holders {
     }
 
     /// What follows the name of the file in a sentence.
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::cli) fn describe(&self) -> String {
         match self {
             Holders::DeletePending => {
                 "is delete pending: it was removed, and goes away when its last user closes it".to_owned()

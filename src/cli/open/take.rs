@@ -17,15 +17,15 @@ use super::holders::Holders;
 use crate::share::{Access, ShareMode};
 
 /// What somebody wants.
-pub(super) struct Take<'a> {
-    pub(super) path: &'a Path,
-    pub(super) access: Access,
-    pub(super) share: ShareMode,
-    pub(super) create: bool,
+pub(in crate::cli) struct Take<'a> {
+    pub(in crate::cli) path: &'a Path,
+    pub(in crate::cli) access: Access,
+    pub(in crate::cli) share: ShareMode,
+    pub(in crate::cli) create: bool,
 }
 
 /// Why it did not work.
-pub(super) enum TakeError {
+pub(in crate::cli) enum TakeError {
     /// Others hold the file.
     Busy(Holders),
     /// Something that waiting does not help against.
@@ -33,7 +33,7 @@ pub(super) enum TakeError {
 }
 
 impl Take<'_> {
-    pub(super) fn attempt(&self) -> Result<File, TakeError> {
+    pub(in crate::cli) fn attempt(&self) -> Result<File, TakeError> {
         let file = match self.open() {
             Ok(file) => file,
             Err(Errno::EBUSY) => return Err(TakeError::Busy(Holders::of_path(self.path, self.claim()))),

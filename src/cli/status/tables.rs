@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::super::control::{HolderRow, RangeLockRow, Status};
+use indicatif::HumanBytes;
+
+use super::super::control::{HolderRow, RangeLockRow, ServiceRow, Status};
 use super::super::table::Table;
 use super::super::text::{age, printable};
 use super::MountStatus;
@@ -40,12 +42,32 @@ fn write_mount(out: &mut impl Write, mount: &MountStatus, of_one_place: bool, no
         );
     };
     let closing = if mount.state == "closing" { ", closing" } else { "" };
-    writeln!(
-        out,
-        "{path}: share \"{}\", leasefs {}, process {}{closing}",
-        daemon.share_name, daemon.version, daemon.daemon_pid
-    )?;
+    let share = match &daemon.source {
+        Some(source) => source.clone(),
+        None => format!("share \"{}\"", daemon.share_name),
+    };
+    writeln!(out, "{path}: {share}, leasefs {}, process {}{closing}", daemon.version, daemon.daemon_pid)?;
+    if let Some(service) = &mount.status.service {
+        write_service(out, service)?;
+    }
     write_status(out, &mount.status, of_one_place, now_ms)
+}
+
+/// What waits to be uploaded, what is cached, and how the service is.
+fn write_service(out: &mut impl Write, service: &ServiceRow) -> io::Result<()> {
+    let (waiting, cached) = (HumanBytes(service.waiting_bytes), HumanBytes(service.cached_bytes));
+    match service.waiting_files {
+        0 => writeln!(out, "  uploads waiting: none")?,
+        files => writeln!(out, "  uploads waiting: {files} files, {waiting}")?,
+    }
+    if let Some((done, total)) = service.moving {
+        writeln!(out, "  renaming: {done} of {total} blobs")?;
+    }
+    writeln!(out, "  cached: {cached}")?;
+    if let Some(trouble) = &service.trouble {
+        writeln!(out, "  service: {}", printable(trouble))?;
+    }
+    Ok(())
 }
 
 fn write_status(out: &mut impl Write, status: &Status, of_one_place: bool, now_ms: i64) -> io::Result<()> {
@@ -179,6 +201,7 @@ mod tests {
             version: "1".into(),
             daemon_pid: 9,
             share_name: "share".into(),
+            source: None,
             data: "/d".into(),
         };
         MountStatus { mountpoint: "/m".into(), state: "serving", daemon: Some(daemon), status }
@@ -211,6 +234,7 @@ mod tests {
             leases: vec![lease],
             pending_deletes: vec![PendingRow { path: None, opens: 2 }],
             conflict_copies: 1,
+            service: None,
         })]);
         let wanted = "\
 /m: share \"share\", leasefs 1, process 9

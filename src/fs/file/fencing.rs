@@ -11,7 +11,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::store::{BlobPath, BlobProperties, ContentReader, ETag, LocalStore, Preconditions, Scratch};
+use crate::store::{
+    BlobPath, BlobProperties, ContentReader, ETag, Fetch, LocalStore, Preconditions, Scratch,
+};
 
 use super::super::content::{COPY_CHUNK, Content, Stamp};
 use super::super::error::{FsError, Result};
@@ -123,7 +125,11 @@ impl OpenFile {
 
     /// Takes the store's version `current`, unless it is the one that is here, or something here would get lost, or
     /// the kernel serves the file. Says whether the content is another one now.
-    pub fn refresh(&self, current: ETag, read: impl FnOnce() -> Result<ContentReader>) -> Result<bool> {
+    pub fn refresh(
+        &self,
+        current: ETag,
+        read: impl FnOnce() -> Result<(ContentReader, Option<Arc<dyn Fetch>>)>,
+    ) -> Result<bool> {
         let fenced = self.fenced.load(Ordering::Acquire);
         if !fenced && self.state.read().base.etag == current {
             return Ok(false);
@@ -136,7 +142,8 @@ impl OpenFile {
             return Ok(false);
         }
         if other || fenced && state.serving != Serving::Kernel {
-            let reader = read()?;
+            let (reader, fetch) = read()?;
+            state.fetch = fetch;
             state.base = Arc::clone(reader.properties());
             state.content = Content::Clean(reader);
         }
@@ -173,6 +180,7 @@ impl FileState {
         conditions: &Preconditions,
     ) -> Result<()> {
         let size = self.content.size()?;
+        self.must_be_here(0..size)?;
         // A copy of the bytes, because the file itself may be what the blob, or a program, still uses.
         let scratch = store.scratch()?;
         copy_content(&self.content, size, &scratch)?;

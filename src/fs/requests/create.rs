@@ -50,6 +50,8 @@ pub struct NewFile {
     pub headers: HttpHeaders,
     /// MD5 of the content.
     pub content_md5: Option<[u8; 16]>,
+    /// Whoever asks may make files, but not replace them.
+    pub create_only: bool,
 }
 
 /// A file to be made from another one.
@@ -63,6 +65,8 @@ pub struct CopyFile {
     pub smb: SmbChange,
     /// The caller's metadata; absent: the source's.
     pub metadata: Option<Metadata>,
+    /// Whoever asks may make files, but not replace them.
+    pub create_only: bool,
 }
 
 /// Everything about a file to be made but its name.
@@ -75,6 +79,7 @@ struct Making {
     content_md5: Option<[u8; 16]>,
     copy: Option<CopyState>,
     ignore_read_only: bool,
+    create_only: bool,
 }
 
 /// Where the bytes of a new file are: few in memory, many in a file, durable already.
@@ -106,10 +111,11 @@ impl Requests {
         if new.size > SIZE_MAX || new.body.len() as u64 > new.size {
             return Err(FsError::TooLarge.into());
         }
-        let NewFile { size, body, smb, metadata, headers, content_md5 } = new;
+        let NewFile { size, body, smb, metadata, headers, content_md5, create_only } = new;
         let bytes = self.given_bytes(size, &body).await?;
+        let (copy, ignore_read_only) = (None, false);
         let making =
-            Making { bytes, size, smb, metadata, headers, content_md5, copy: None, ignore_read_only: false };
+            Making { bytes, size, smb, metadata, headers, content_md5, copy, ignore_read_only, create_only };
         self.make_or_replace(path, &making, lease).await
     }
 
@@ -133,6 +139,7 @@ impl Requests {
             content_md5: source.entry.content_md5,
             copy: request.record.map(copied),
             ignore_read_only: request.ignore_read_only,
+            create_only: request.create_only,
         };
         self.make_or_replace(path, &making, lease).await
     }
@@ -194,6 +201,7 @@ impl Requests {
         for _ in 0..LOOKS_MAX {
             match self.look(path) {
                 Ok(target) if target.is_directory() => return Err(FsError::IsADirectory.into()),
+                Ok(_) if making.create_only => return Err(FsError::Exists.into()),
                 Ok(_) => match self.replace(path, making, lease).await {
                     Err(failure) if matches!(failure.error, FsError::NotFound) => {}
                     other => return other,
@@ -306,28 +314,21 @@ impl Requests {
         lease: Option<LeaseId>,
     ) -> Result<bool> {
         let engine = &self.engine;
-        let _tree = engine.guards.tree().await;
-        let way = self.go(path)?;
-        let Some(guarded) = engine.guard_name(target.ino).await? else { return Err(FsError::NotFound) };
-        let blob = engine.local()?.find(&guarded.at)?.blob.ok_or(FsError::NotFound)?;
-        if Ino::of(blob.id) != target.ino {
-            return Err(FsError::NotFound);
+        let replaced = self
+            .unless_open(path, target, |at, blob| {
+                let now = now();
+                let mut attributes = Attributes::of_blob(blob, engine.config.owner);
+                (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
+                let stored = making.stored(attributes, blob.metadata.clone(), now);
+                let lease = lease.or(engine.leases.id(target.ino));
+                let conditions = Preconditions { lease, ..Preconditions::default() };
+                self.name_bytes(at, making, stored, &conditions)
+            })
+            .await?;
+        if replaced.is_some() {
+            engine.local()?.sync().await?;
         }
-        if engine.open_file(target.ino).is_some() {
-            return Ok(false);
-        }
-        let now = now();
-        let mut attributes = Attributes::of_blob(&blob, engine.config.owner);
-        (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
-        let stored = making.stored(attributes, blob.metadata.clone(), now);
-        let lease = lease.or(engine.leases.id(target.ino));
-        let conditions = Preconditions { lease, ..Preconditions::default() };
-        let local = engine.local()?;
-        self.name_bytes(&guarded.at, making, stored, &conditions)?;
-        engine.nodes.set_cached(target.ino, None);
-        drop((guarded, way));
-        local.sync().await?;
-        Ok(true)
+        Ok(replaced.is_some())
     }
 
     /// Replaces the bytes in the file that programs have open.
@@ -343,7 +344,7 @@ impl Requests {
         let done = async {
             let engine = &self.engine;
             engine
-                .with_place_for(open.target.ino, open.shown, |place| {
+                .with_place_for(&open.file, open.shown, |place| {
                     open.file.truncate(0, place)?;
                     open.file.truncate(making.size, place)
                 })

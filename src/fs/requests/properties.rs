@@ -87,7 +87,7 @@ impl Requests {
         let open = self.open_to_write(path, lease).await?;
         let done = async {
             let (engine, file) = (&self.engine, &open.file);
-            engine.with_place_for(file.ino(), open.shown, |place| file.truncate(size, place)).await?;
+            engine.with_place_for(file, open.shown, |place| file.truncate(size, place)).await?;
             self.commit_content(&open).await
         };
         let done = done.await;

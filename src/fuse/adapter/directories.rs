@@ -5,7 +5,7 @@ use fuser::{FileType, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use crate::fs::nodes::{Ino, ROOT};
 use crate::fs::{Engine, HandleId};
 
-use super::super::attr::{TTL, absent, attr_ttl, file_attr, file_type};
+use super::super::attr::{absent, attr_ttl, file_attr, file_type, name_ttl};
 use super::Adapter;
 use super::replies::{GENERATION, answer};
 
@@ -37,7 +37,7 @@ impl Adapter {
             for (position, name, target) in dots(&engine, ino).into_iter().filter(|dot| dot.0 > offset) {
                 // The kernel takes no attributes from these two.
                 let attr = fuser::FileAttr { kind: FileType::Directory, ..absent() };
-                if reply.add(INodeNo(target.0), position, name, &TTL, &attr, GENERATION) {
+                if reply.add(INodeNo(target.0), position, name, &name_ttl(&engine), &attr, GENERATION) {
                     return reply.ok();
                 }
             }
@@ -46,7 +46,8 @@ impl Adapter {
                 let Ok(stat) = engine.entry_stat(ino, entry) else {
                     return true;
                 };
-                let (attr, ttl, name) = (file_attr(&stat), attr_ttl(&stat), entry.segment.file_name());
+                let (attr, ttl, name) =
+                    (file_attr(&stat), attr_ttl(&engine, &stat), entry.segment.file_name());
                 let full = reply.add(INodeNo(entry.ino.0), at + DOTS, name, &ttl, &attr, GENERATION);
                 if !full {
                     engine.remember_entry(ino, entry);

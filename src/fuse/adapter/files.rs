@@ -12,9 +12,9 @@ use fuser::{
 };
 
 use crate::fs::nodes::Ino;
-use crate::fs::{Engine, HandleId, Mover, Route};
+use crate::fs::{Engine, FsError, HandleId, Mover, Route};
 
-use super::super::attr::{TTL, file_attr};
+use super::super::attr::{file_attr, name_ttl};
 use super::super::backing::Backings;
 use super::super::open_flags::{open_request, wants_direct};
 use super::super::serve::serve_now;
@@ -65,9 +65,10 @@ impl Adapter {
             let direct = wants_direct(flags) || engine.bypass_caches();
             let (how, backing) = serving(&engine, &backings, place, &opened.route, direct, register);
             let (handle, attr) = (FileHandle(opened.handle.0), file_attr(&stat));
+            let ttl = name_ttl(&engine);
             match backing {
-                Some(id) => reply.created_passthrough(&TTL, &attr, GENERATION, handle, how, &id),
-                None => reply.created(&TTL, &attr, GENERATION, handle, how),
+                Some(id) => reply.created_passthrough(&ttl, &attr, GENERATION, handle, how, &id),
+                None => reply.created(&ttl, &attr, GENERATION, handle, how),
             }
         });
     }
@@ -79,9 +80,19 @@ impl Adapter {
                 if buffer.len() < size {
                     buffer.resize(size, 0);
                 }
-                let got = self.engine.read(mover, offset, &mut buffer[..size]);
-                answer(reply, got, |reply, got| reply.data(&buffer[..got]));
+                match self.engine.read(mover, offset, &mut buffer[..size]) {
+                    Err(FsError::NotHere(_)) => self.read_elsewhere(mover, offset, size, reply),
+                    got => answer(reply, got, |reply, got| reply.data(&buffer[..got])),
+                }
             });
+        });
+    }
+
+    /// Reads what has to be brought first.
+    fn read_elsewhere(&self, mover: Mover, offset: u64, size: usize, reply: ReplyData) {
+        self.with_engine(|engine| async move {
+            let read = engine.read_elsewhere(mover, offset, size).await;
+            answer(reply, read, |reply, bytes| reply.data(&bytes));
         });
     }
 

@@ -5,9 +5,9 @@ use fuser::{
     ReplyEntry, ReplyIoctl, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 
-use crate::fs::{FsError, Result, Stat};
+use crate::fs::{Engine, FsError, Result, Stat};
 
-use super::super::attr::{TTL, attr_ttl, file_attr};
+use super::super::attr::{attr_ttl, file_attr, name_ttl};
 use super::super::errno::errno;
 
 /// Generations tell reused numbers apart; ours are never reused.
@@ -54,14 +54,15 @@ pub(super) fn answer<R: Refuse, T>(reply: R, result: Result<T>, tell: impl FnOnc
     }
 }
 
-pub(super) fn entry(reply: ReplyEntry, result: Result<Stat>) {
+pub(super) fn entry(engine: &Engine, reply: ReplyEntry, result: Result<Stat>) {
     answer(reply, result, |reply, stat| {
-        reply.entry_with_ttls(&TTL, &attr_ttl(&stat), &file_attr(&stat), GENERATION);
+        let ttls = (name_ttl(engine), attr_ttl(engine, &stat));
+        reply.entry_with_ttls(&ttls.0, &ttls.1, &file_attr(&stat), GENERATION);
     });
 }
 
-pub(super) fn attr(reply: ReplyAttr, result: Result<Stat>) {
-    answer(reply, result, |reply, stat| reply.attr(&attr_ttl(&stat), &file_attr(&stat)));
+pub(super) fn attr(engine: &Engine, reply: ReplyAttr, result: Result<Stat>) {
+    answer(reply, result, |reply, stat| reply.attr(&attr_ttl(engine, &stat), &file_attr(&stat)));
 }
 
 pub(super) fn empty(reply: ReplyEmpty, result: Result<()>) {

@@ -7,11 +7,12 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::batch;
 use super::needs::need;
 use super::operation::Operation;
 use super::route::{Resource, Target, account_of};
-use super::{batch, redacted};
 use crate::rest::auth::{Accounts, Asked, Claim};
+use crate::rest::face::redacted;
 use crate::rest::server::check_framing;
 use crate::share::Moment;
 use crate::store::TagExpression;
@@ -188,7 +189,7 @@ proptest! {
         };
         let parts =
             SignedParts { method: head.method.as_str(), path: head.uri.path(), query: &query, headers: &head.headers };
-        let place = Place { service: Service::Blob, account: &target.account, container, name, snapshot: None };
+        let place = Place { service: Service::Blob, account: &target.account.name, container, name, snapshot: None };
         let circumstances = Circumstances { now: Moment(1_794_917_233_000_000_000), client: None, secure: false };
         let asked = Asked { parts, place, circumstances };
         prop_assert!(claim.judge(&Accounts::development(), &asked, None, &needed).is_err());
@@ -199,7 +200,7 @@ proptest! {
     fn account_and_target_agree(host in select(HOSTS), path in text(), of_container in any::<bool>()) {
         let path = format!("/{path}");
         if let Ok(target) = Target::parse(host, &path, of_container) {
-            prop_assert_eq!(account_of(host, &path), Ok(target.account));
+            prop_assert_eq!(account_of(host, &path), Ok(target.account.name));
         }
     }
 

@@ -10,7 +10,7 @@ use super::client::{Answer, Call, Payload};
 use super::conditions::is_conditional;
 use crate::share::lease::{Lease, LeaseState};
 use crate::store::{
-    AccessTier, BlobBody, BlobDownload, BlobKind, BlobPath, BlobProperties, BlobTier, ByteRange,
+    AccessTier, BlobBody, BlobDownload, BlobKind, BlobPath, BlobProperties, BlobStream, BlobTier, ByteRange,
     DeleteSnapshots, HttpHeaders, Metadata, NewContent, PAGE_BYTES, Preconditions, PropertiesChange, Result,
     SequenceUpdate, SnapshotId, StoreError, Tags,
 };
@@ -44,6 +44,17 @@ impl Call {
             .maybe_header(headers::BLOB_CONTENT_MD5, md5.map(|md5| checksum::md5_text(&md5)))
     }
 
+    /// With a new token in the metadata that tells whether a write was ours, if the write may be refused because of
+    /// its own success: under a condition, or because its staged blocks are used up.
+    pub(super) fn write_token(self, conditions: &Preconditions) -> Result<(Self, Option<String>)> {
+        if !is_conditional(conditions) && !self.is_about("blocklist") {
+            return Ok((self, None));
+        }
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        let call = self.header(&format!("{}{WRITE_TOKEN}", headers::META_PREFIX), &token)?;
+        Ok((call, Some(token)))
+    }
+
     /// About a snapshot, if there is one.
     pub(super) fn snapshot(self, snapshot: Option<SnapshotId>) -> Self {
         self.maybe_query("snapshot", snapshot.map(|id| date::iso_ticks(id.0)))
@@ -74,11 +85,7 @@ impl AzureStore {
         replacing: Replacing,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        let mut call = call.new_content(&new)?.conditions(conditions)?;
-        let token = is_conditional(conditions).then(|| uuid::Uuid::new_v4().simple().to_string());
-        if let Some(token) = &token {
-            call = call.header(&format!("{}{WRITE_TOKEN}", headers::META_PREFIX), token)?;
-        }
+        let (call, token) = call.new_content(&new)?.conditions(conditions)?.write_token(conditions)?;
         match self.client.send(&call).await {
             Ok(answer) => made(at, &answer, new, &replacing, conditions).map(Arc::new),
             Err(failure) => {
@@ -92,7 +99,7 @@ impl AzureStore {
     }
 
     /// The blob, if the write with this token made it.
-    async fn written_with(&self, at: &BlobPath, token: &str) -> Option<BlobProperties> {
+    pub(super) async fn written_with(&self, at: &BlobPath, token: &str) -> Option<BlobProperties> {
         let answer = self.client.send(&Call::new(Method::HEAD, at)).await.ok()?;
         let reader = Reader(&answer.headers);
         (reader.write_token() == Some(token)).then(|| reader.blob(at).ok())?
@@ -131,6 +138,30 @@ impl AzureStore {
             body.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         }
         Ok(BlobDownload { properties: Arc::new(properties), offset, body })
+    }
+
+    /// A part of a blob as it comes. Tags are not asked for.
+    pub(super) async fn stream(
+        &self,
+        at: &BlobPath,
+        range: ByteRange,
+        conditions: &Preconditions,
+    ) -> Result<BlobStream> {
+        let wanted = RequestedRange {
+            first: range.start,
+            last: range.length.map(|length| range.start.saturating_add(length.max(1)) - 1),
+        };
+        let call = Call::new(Method::GET, at)
+            .header(headers::X_MS_RANGE, wanted.to_text())?
+            .conditions(conditions)?
+            .piecewise();
+        let answer = self.client.send(&call).await.map_err(|failure| failure.about(at))?;
+        let reader = Reader(&answer.headers);
+        let offset =
+            reader.text(headers::CONTENT_RANGE).and_then(parse_content_range).map_or(0, |(first, _)| first);
+        let properties = Arc::new(reader.blob(at)?);
+        let coming = answer.coming.ok_or_else(|| nonsense("no body"))?;
+        Ok(BlobStream { properties, offset, pieces: Box::pin(coming.pieces()) })
     }
 
     pub(super) async fn properties(
@@ -179,7 +210,14 @@ impl AzureStore {
             .query("comp", "metadata")
             .metadata(&metadata)?
             .conditions(conditions)?;
-        self.change(at, &once_if_conditional(call, conditions)).await
+        let (call, token) = call.write_token(conditions)?;
+        match (self.client.send(&call).await, token) {
+            (Err(failure), Some(token)) if failure.lost => {
+                self.written_with(at, &token).await.map(Arc::new).ok_or_else(|| failure.about(at))
+            }
+            (Err(failure), _) => Err(failure.about(at)),
+            (Ok(_), _) => self.properties(at, None, &Preconditions::default()).await,
+        }
     }
 
     pub(super) async fn set_properties(
@@ -270,20 +308,7 @@ impl AzureStore {
     async fn removed(&self, at: &BlobPath, call: &Call) -> Result<()> {
         match self.client.send(call).await {
             Ok(_) => Ok(()),
-            Err(failure)
-                if failure.lost
-                    && matches!(
-                        failure.code(),
-                        Some(
-                            ErrorCode::BlobNotFound
-                                | ErrorCode::ResourceNotFound
-                                | ErrorCode::ConditionNotMet
-                        )
-                    )
-                    && self.is_gone(at).await =>
-            {
-                Ok(())
-            }
+            Err(failure) if failure.lost && self.is_gone(at).await => Ok(()),
             Err(failure) => Err(failure.about(at)),
         }
     }

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::config::AzureConfig;
 use super::credential::Credential;
 use super::failure::{Failure, FailureKind, Refusal};
-use super::retry::{Outcome, Repeat};
+use super::retry::{Outcome, Repeat, RetryBudget};
 use super::rights::{Right, Rights};
 use crate::share::Moment;
 use crate::store::{BlobBody, BlobPath, ContainerName, Result, StoreError};
@@ -126,6 +127,7 @@ pub(super) struct Call {
     headers: HeaderMap,
     payload: Payload,
     repeat: Repeat,
+    piecewise: bool,
 }
 
 impl Call {
@@ -138,7 +140,14 @@ impl Call {
             headers: HeaderMap::new(),
             payload: Payload::Empty,
             repeat: Repeat::Safe,
+            piecewise: false,
         }
+    }
+
+    /// Its answer's body is not waited for.
+    pub(super) fn piecewise(mut self) -> Self {
+        self.piecewise = true;
+        self
     }
 
     /// With a parameter in its query.
@@ -181,6 +190,11 @@ impl Call {
         self
     }
 
+    /// Whether its `comp` parameter is this one.
+    pub(super) fn is_about(&self, comp: &str) -> bool {
+        self.query.iter().any(|(name, value)| *name == "comp" && value == comp)
+    }
+
     /// Not to be sent twice.
     pub(super) fn once(mut self) -> Self {
         self.repeat = Repeat::Never;
@@ -193,14 +207,40 @@ impl Call {
 pub(super) struct Answer {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// The body of a [piecewise](Call::piecewise) request, in place of `body`.
+    pub(super) coming: Option<Box<Coming>>,
+}
+
+/// A body on its way. Holds a slot until it is dropped.
+#[derive(Debug)]
+pub(super) struct Coming {
+    response: reqwest::Response,
+    what: String,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Coming {
+    /// The pieces as they come; the last is an error if the answer breaks off.
+    pub(super) fn pieces(self: Box<Self>) -> impl futures_util::Stream<Item = Result<Bytes>> {
+        futures_util::stream::try_unfold(self, |mut coming| async move {
+            match coming.response.chunk().await {
+                Ok(piece) => Ok(piece.map(|piece| (piece, coming))),
+                Err(error) => {
+                    let (_, kind, text) = described(error);
+                    Err(StoreError::io(coming.what, io::Error::new(kind, text)))
+                }
+            }
+        })
+    }
 }
 
 /// Sends requests to one service.
 pub(super) struct Client {
     config: AzureConfig,
     rights: Rights,
+    budget: Mutex<RetryBudget>,
     http: reqwest::Client,
-    slots: Semaphore,
+    slots: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Client {
@@ -225,7 +265,8 @@ impl Client {
             StoreError::io("making an HTTP client", io::Error::other(error.without_url().to_string()))
         })?;
         let rights = Rights::new(config.credential.clone(), config.reread.clone());
-        Ok(Self { config, rights, http, slots: Semaphore::new(MAX_CONCURRENT) })
+        let budget = Mutex::new(RetryBudget::full(Instant::now()));
+        Ok(Self { config, rights, budget, http, slots: Arc::new(Semaphore::new(MAX_CONCURRENT)) })
     }
 
     /// Sends a request, several times if need be.
@@ -239,11 +280,13 @@ impl Client {
             next += 1;
             let right = self.rights.current();
             let (outcome, kind) = match self.attempt(call, &path, &id, &right, refused_token).await {
-                Attempt::Done(answer) => return Ok(answer),
+                Attempt::Done(answer) => {
+                    self.budget.lock().gains();
+                    return Ok(answer);
+                }
                 Attempt::Failed(outcome, kind) => (outcome, kind),
             };
             tracing::debug!(what, ?outcome, attempt = next, "request did not succeed");
-            let answer_was_lost = lost;
             lost |= outcome.may_have_happened();
             if outcome.is_status(401) && matches!(right.credential, Credential::Bearer(_)) && !refused_token {
                 refused_token = true;
@@ -258,8 +301,10 @@ impl Client {
             }
             let dice = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
             match self.config.retry.wait(next, start.elapsed(), outcome, call.repeat, dice) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(Box::new(Failure { kind, lost: answer_was_lost, what })),
+                Some(wait) if outcome.is_throttled() || self.budget.lock().takes(Instant::now()) => {
+                    tokio::time::sleep(wait).await;
+                }
+                Some(_) | None => return Err(Box::new(Failure { kind, lost, what })),
             }
         }
     }
@@ -273,9 +318,9 @@ impl Client {
         refused_token: bool,
     ) -> Attempt {
         let not_sent = |text: String| {
-            Attempt::Failed(Outcome::NotSent, FailureKind::Broken(io::ErrorKind::InvalidInput, text))
+            Attempt::Failed(Outcome::Unsendable, FailureKind::Broken(io::ErrorKind::PermissionDenied, text))
         };
-        let Ok(_slot) = self.slots.acquire().await else {
+        let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return not_sent("the client is shut down".to_owned());
         };
         let (url, headers) = match self.prepare(call, path, id, right, refused_token).await {
@@ -288,8 +333,14 @@ impl Client {
             Err(error) => return broken(error),
         };
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let success = (200..300).contains(&status);
+        if success && call.piecewise {
+            let what = format!("{} {path} (client request {id})", call.method);
+            let coming = Coming { response, what, _slot: slot };
+            return Attempt::Done(Answer { headers, body: Bytes::new(), coming: Some(Box::new(coming)) });
+        }
         match response.bytes().await {
-            Ok(body) if (200..300).contains(&status) => Attempt::Done(Answer { headers, body }),
+            Ok(body) if success => Attempt::Done(Answer { headers, body, coming: None }),
             Ok(body) => refused(status, &headers, &body),
             Err(error) => broken(error),
         }
@@ -306,7 +357,8 @@ impl Client {
     ) -> std::result::Result<(reqwest::Url, HeaderMap), String> {
         let mut headers = call.headers.clone();
         let mut set = |name: &'static str, value: String| -> std::result::Result<(), String> {
-            let value = HeaderValue::from_str(&value).map_err(|_| format!("{name} cannot be sent"))?;
+            let mut value = HeaderValue::from_str(&value).map_err(|_| format!("{name} cannot be sent"))?;
+            value.set_sensitive(name == headers::AUTHORIZATION);
             headers.insert(HeaderName::from_static(name), value);
             Ok(())
         };
@@ -336,8 +388,9 @@ impl Client {
                     key,
                     &SignedParts { method, path, query: &query, headers: &headers },
                 );
-                let value = HeaderValue::from_str(&value)
+                let mut value = HeaderValue::from_str(&value)
                     .map_err(|_| "the account's name cannot be sent".to_owned())?;
+                value.set_sensitive(true);
                 headers.insert(HeaderName::from_static(headers::AUTHORIZATION), value);
             }
         }
@@ -420,6 +473,12 @@ fn bodiless(status: u16) -> Option<ErrorCode> {
 }
 
 fn broken(error: reqwest::Error) -> Attempt {
+    let (outcome, kind, text) = described(error);
+    Attempt::Failed(outcome, FailureKind::Broken(kind, text))
+}
+
+/// What an error of the line means, and its text without secrets.
+fn described(error: reqwest::Error) -> (Outcome, io::ErrorKind, String) {
     let (outcome, kind) = if error.is_connect() {
         (Outcome::NotSent, io::ErrorKind::ConnectionRefused)
     } else if error.is_timeout() {
@@ -435,7 +494,7 @@ fn broken(error: reqwest::Error) -> Attempt {
         text = format!("{text}: {cause}");
         source = cause.source();
     }
-    Attempt::Failed(outcome, FailureKind::Broken(kind, text))
+    (outcome, kind, text)
 }
 
 /// How every HTTP client of ours begins.

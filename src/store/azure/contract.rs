@@ -10,7 +10,7 @@ use super::AzureStore;
 use crate::share::lease::LeaseId;
 use crate::store::{
     AccessTier, AppendConditions, Appended, BlobBody, BlobDownload, BlobPage, BlobPath, BlobProperties,
-    BlobStore, BlockId, BlockListEntry, BlockReport, ByteRange, ContainerAcl, ContainerName,
+    BlobStore, BlobStream, BlockId, BlockListEntry, BlockReport, ByteRange, ContainerAcl, ContainerName,
     ContainerProperties, CopyRequest, CopySource, DeleteSnapshots, LeaseReport, LeaseRequest, ListQuery,
     Metadata, NewContent, PageRanges, Preconditions, PropertiesChange, PublicAccess, Result,
     SequenceConditions, SnapshotId, TagExpression, TaggedPage, Tags,
@@ -121,6 +121,15 @@ impl BlobStore for AzureStore {
         conditions: &Preconditions,
     ) -> Result<BlobDownload> {
         self.get(at, snapshot, range, conditions).await
+    }
+
+    async fn stream_blob(
+        &self,
+        at: &BlobPath,
+        range: ByteRange,
+        conditions: &Preconditions,
+    ) -> Result<BlobStream> {
+        self.stream(at, range, conditions).await
     }
 
     async fn blob_properties(

@@ -9,6 +9,7 @@ use super::AzureStore;
 use super::answers::{Reader, kind_name, tier_name};
 use super::blobs::pairs;
 use super::client::Call;
+use super::conditions::is_conditional;
 use crate::share::lease::LeaseId;
 use crate::store::{
     BlobKind, BlobPath, BlobProperties, CopyRequest, CopySource, Preconditions, Result, StoreError,
@@ -34,14 +35,20 @@ impl AzureStore {
         let synchronous = finite_lease || request.headers.is_some();
         let url = self.client.source_url(&source.at, source.snapshot.map(|id| id.0), synchronous)?;
         let tags = (!request.tags.is_empty()).then(|| tags::to_header(&pairs(&request.tags)));
-        let mut call = Call::new(Method::PUT, to)
+        let own_metadata = request.metadata.is_some();
+        let call = Call::new(Method::PUT, to)
             .header(headers::COPY_SOURCE, url)?
             .metadata(&request.metadata.unwrap_or_default())?
             .maybe_header(headers::TAGS, tags)?
             .maybe_header(headers::ACCESS_TIER, request.tier.map(tier_name))?
             .source_conditions(&source.conditions)?
-            .conditions(conditions)?
-            .once();
+            .conditions(conditions)?;
+        // The source's metadata is copied only if none is given, so then there is no place for a token.
+        let (mut call, token) = match own_metadata {
+            true => call.write_token(conditions)?,
+            false if is_conditional(conditions) => (call.once(), None),
+            false => (call, None),
+        };
         if request.seal {
             call = call.header(headers::SEAL_BLOB, "true")?;
         }
@@ -50,11 +57,19 @@ impl AzureStore {
         } else if synchronous {
             call = call.header(headers::REQUIRES_SYNC, "true")?;
         }
-        let answer = self.client.send(&call).await.map_err(|failure| match failure.code() {
-            Some(ErrorCode::CannotVerifyCopySource) => StoreError::BlobNotFound(source.at.to_string()),
-            _ => failure.about(to),
-        })?;
-        let mut status = Reader(&answer.headers).text(headers::COPY_STATUS).map(str::to_owned);
+        let mut status = match (self.client.send(&call).await, token) {
+            (Ok(answer), _) => Reader(&answer.headers).text(headers::COPY_STATUS).map(str::to_owned),
+            // Refused because of its own success, or not answered at all: what is there tells.
+            (Err(failure), Some(token)) if failure.lost => match self.written_with(to, &token).await {
+                // Looked at below, where it may still be under way.
+                Some(_) => Some("pending".to_owned()),
+                None => return Err(failure.about(to)),
+            },
+            (Err(failure), _) if failure.code() == Some(ErrorCode::CannotVerifyCopySource) => {
+                return Err(StoreError::BlobNotFound(source.at.to_string()));
+            }
+            (Err(failure), _) => return Err(failure.about(to)),
+        };
         let start = std::time::Instant::now();
         while status.as_deref() == Some("pending") {
             if start.elapsed() > PATIENCE {

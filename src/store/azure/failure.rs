@@ -22,7 +22,7 @@ pub(super) struct Refusal {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: FailureKind,
-    /// Some attempt may have been carried out although it was not answered.
+    /// Some attempt may have been carried out although its success was not answered.
     pub(super) lost: bool,
     /// What was asked, without secrets: method, place and our id of the request.
     pub(super) what: String,

@@ -1,6 +1,6 @@
 //! When a request is sent again, and how long to wait before. Pure: time and dice are arguments.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::wire::ErrorCode;
 
@@ -40,7 +40,9 @@ pub(super) enum Repeat {
 /// How an attempt ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was never sent.
+    /// It cannot be sent as it is, or there is no right to send it by.
+    Unsendable,
+    /// It was never sent: nobody answers there.
     NotSent,
     /// It was sent, and there is no answer.
     Lost,
@@ -57,7 +59,7 @@ impl Outcome {
     /// Whether the request may have been carried out all the same.
     pub(super) fn may_have_happened(self) -> bool {
         match self {
-            Outcome::NotSent => false,
+            Outcome::Unsendable | Outcome::NotSent => false,
             Outcome::Lost => true,
             Outcome::Answered { status, .. } => matches!(status, 408 | 500 | 502 | 504),
         }
@@ -66,13 +68,19 @@ impl Outcome {
     /// Whether the service answered with this status.
     pub(super) fn is_status(self, wanted: u16) -> bool {
         match self {
-            Outcome::NotSent | Outcome::Lost => false,
+            Outcome::Unsendable | Outcome::NotSent | Outcome::Lost => false,
             Outcome::Answered { status, .. } => status == wanted,
         }
     }
 
+    /// Whether the service asks us to be slower. Then we are, and do not give up for it.
+    pub(super) fn is_throttled(self) -> bool {
+        self.is_status(503) || self.is_status(429)
+    }
+
     fn is_transient(self) -> bool {
         match self {
+            Outcome::Unsendable => false,
             Outcome::NotSent | Outcome::Lost => true,
             Outcome::Answered { status, code, .. } => match status {
                 408 | 429 | 500 | 502 | 503 | 504 => true,
@@ -102,9 +110,44 @@ impl RetryPolicy {
         let own = doubled.min(self.cap).mul_f64(0.5 + 0.5 * dice.clamp(0.0, 1.0));
         let wait = match outcome {
             Outcome::Answered { after: Some(after), .. } => own.max(after),
-            Outcome::Answered { .. } | Outcome::NotSent | Outcome::Lost => own,
+            Outcome::Answered { .. } | Outcome::Unsendable | Outcome::NotSent | Outcome::Lost => own,
         };
         (elapsed + wait <= self.deadline).then_some(wait)
+    }
+}
+
+/// How many retries all requests together may make: a service that is away is not asked by everybody all the time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RetryBudget {
+    left: f64,
+    at: Instant,
+}
+
+impl RetryBudget {
+    /// The most that is saved up.
+    const MOST: f64 = 200.0;
+    /// What a second and what a success give back.
+    const PER_SECOND: f64 = 10.0;
+    const PER_SUCCESS: f64 = 0.5;
+
+    /// With nothing spent yet.
+    pub(super) fn full(now: Instant) -> Self {
+        Self { left: Self::MOST, at: now }
+    }
+
+    /// A request succeeded.
+    pub(super) fn gains(&mut self) {
+        self.left = (self.left + Self::PER_SUCCESS).min(Self::MOST);
+    }
+
+    /// Whether there may be another retry now.
+    pub(super) fn takes(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = (self.left + passed * Self::PER_SECOND).min(Self::MOST);
+        self.at = now;
+        let enough = self.left >= 1.0;
+        self.left -= if enough { 1.0 } else { 0.0 };
+        enough
     }
 }
 
@@ -138,6 +181,7 @@ mod tests {
     #[test]
     fn only_what_is_harmless_is_repeated() {
         for (outcome, safe, never) in [
+            (Outcome::Unsendable, false, false),
             (Outcome::NotSent, true, true),
             (Outcome::Lost, true, false),
             (answered(500), true, false),
@@ -154,6 +198,22 @@ mod tests {
         let busy =
             Outcome::Answered { status: 409, code: Some(ErrorCode::ContainerBeingDeleted), after: None };
         assert!(wait(1, busy, Repeat::Never).is_some());
+    }
+
+    #[test]
+    fn all_requests_together_have_a_budget() {
+        let start = Instant::now();
+        let mut budget = RetryBudget::full(start);
+        assert!((0..200).all(|_| budget.takes(start)));
+        assert!(!budget.takes(start), "spent");
+        budget.gains();
+        assert!(!budget.takes(start), "one success is half a retry");
+        budget.gains();
+        assert!(budget.takes(start) && !budget.takes(start));
+        let later = start + Duration::from_secs(1);
+        assert_eq!((0..20).filter(|_| budget.takes(later)).count(), 10);
+        let much_later = start + Duration::from_secs(3600);
+        assert_eq!((0..300).filter(|_| budget.takes(much_later)).count(), 200, "not saved up for ever");
     }
 
     #[test]

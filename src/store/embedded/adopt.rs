@@ -5,13 +5,17 @@ use std::sync::Arc;
 use crate::share::Moment;
 use crate::store::conditions::{WriteKind, judge_write};
 use crate::store::{
-    BlobPath, BlobProperties, DeleteSnapshots, NewContent, Preconditions, Result, StoreError,
+    BlobName, BlobPath, BlobProperties, DeleteSnapshots, ETag, ListItem, ListQuery, NewContent,
+    Preconditions, Result, StoreError,
 };
 
 use super::blobs::{Body, NewVersion};
 use super::record::Extent;
 use super::tx::{changed, points};
 use super::{EmbeddedStore, Growth};
+
+/// Names of a listing that are read at a time.
+const NAMES_AT_A_TIME: usize = 1000;
 
 /// A version made elsewhere.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +61,25 @@ impl EmbeddedStore {
             }
             Ok(made)
         })
+    }
+
+    /// Blobs below a name, with their versions.
+    pub fn names_below(&self, at: &BlobPath) -> Result<Vec<(BlobName, ETag)>> {
+        let prefix = format!("{}/", at.name);
+        let mut query = ListQuery { prefix, max: NAMES_AT_A_TIME, ..ListQuery::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = self.blob_list(&at.container, &query)?;
+            for item in page.items {
+                if let ListItem::Blob { name, properties } = item {
+                    found.push((BlobName::new(name)?, properties.etag));
+                }
+            }
+            query.marker = page.next;
+            if query.marker.is_none() {
+                return Ok(found);
+            }
+        }
     }
 
     /// Deletes a blob; [`BlobStore::delete_blob`](crate::store::BlobStore::delete_blob) without the future.

@@ -21,6 +21,7 @@ mod containers;
 mod content;
 mod copy;
 mod extents;
+mod hollow;
 mod journal;
 mod keeper;
 mod kv;
@@ -62,6 +63,7 @@ use parking_lot::Mutex;
 
 pub use adopt::Adopted;
 pub use check::{CheckError, CheckReport, check};
+pub use hollow::Filling;
 pub use options::{Clock, EmbeddedOptions};
 pub use startup::OpenError;
 

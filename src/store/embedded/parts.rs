@@ -61,6 +61,11 @@ impl Parts {
         self.files.unsynced().amount()
     }
 
+    /// Whether the process that had the store before ended without closing it.
+    pub fn was_left_in_disorder(&self) -> bool {
+        self.claim.lock().as_ref().is_some_and(Claim::after_crash)
+    }
+
     /// How often the database had to be opened again after a failed write.
     pub fn reopened(&self) -> u64 {
         self.kv.reopened()

@@ -16,27 +16,51 @@
 //!
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
 
+mod ahead;
+mod blocks;
+mod cache;
+mod chunks;
 mod content;
+mod fetch;
+mod journal;
+mod known;
+mod moving;
 mod options;
 mod push;
+mod queue;
 mod refresh;
 mod remove;
 mod rename;
 mod state;
+mod turns;
+mod upload;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
 
-use super::upstream::{Changed, Fence, Fetch, Settling, Standing, Upstream};
+use super::upstream::{Changed, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};
 use super::{
-    BlobName, BlobPath, BlobStore, ContainerName, Metadata, NameError, Progress, PublicAccess, RenameMode,
-    Result, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, ETag, Metadata, NameError, Progress, PublicAccess,
+    RenameMode, Result, StoreError,
 };
 use crate::store::embedded::EmbeddedStore;
 
+use content::Contents;
+use known::Known;
 pub use options::MirrorOptions;
+use queue::Queue;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
+use turns::Turns;
+
+/// The folder in the container that mounts keep for themselves.
+const OWN_FOLDER: &str = ".leasefs";
+/// The metadata that tells which push made a version. Only letters, so that it sorts alike everywhere; never shown.
+const PUSH_TOKEN: &str = "leasefspush";
 
 /// What a remote mount mirrors: a container, or the blobs of it whose names begin with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +93,24 @@ pub struct Mirror {
     /// The container here that the engine works on.
     home: ContainerName,
     options: MirrorOptions,
-    sidecars: Sidecars,
+    sidecars: Arc<Sidecars>,
+    contents: Arc<Contents>,
+    known: Mutex<Known>,
+    /// Who works on which names at the service.
+    turns: Turns,
+    /// Who lists which directory.
+    listings: Turns,
+    /// How much may be on its way to the service.
+    uploads: Semaphore,
+    /// Whether the service can make a block of a part of a blob, as far as is known.
+    copies_ranges: AtomicBool,
+    queue: Arc<Queue>,
+    /// Told when a rename could not be finished.
+    leftovers: Arc<Notify>,
+    /// Marks of the renames that this mirror works on.
+    renaming: Mutex<HashSet<String>>,
+    /// A long rename under way: how many blobs are moved, and of how many.
+    moving: Mutex<Option<(u64, u64)>>,
 }
 
 impl std::fmt::Debug for Mirror {
@@ -78,27 +119,70 @@ impl std::fmt::Debug for Mirror {
     }
 }
 
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.queue.close();
+        self.leftovers.notify_one();
+    }
+}
+
 impl Mirror {
-    /// A mirror of `place` in the container `home` of `store`, which is made if it is not there. Sends nothing yet.
+    /// A mirror of `place` in the container `home` of `store`, which is made if it is not there. Does not wait for the
+    /// service; what an earlier mount left to be pushed or renamed is dealt with in the background from now on.
     pub async fn open(
-        store: &EmbeddedStore,
+        store: &Arc<EmbeddedStore>,
         home: ContainerName,
         service: Arc<dyn BlobStore>,
         place: Place,
         options: MirrorOptions,
     ) -> Result<Arc<Self>> {
+        // Written as the engine's own user: nobody needs to hear of it.
+        let sidecars = Arc::new(Sidecars::open(Arc::clone(store)).await?);
         let store = store.user();
         match store.create_container(&home, Metadata::new(), PublicAccess::None).await {
             Ok(_) | Err(StoreError::ContainerExists(_)) => {}
             Err(error) => return Err(error),
         }
-        let sidecars = Sidecars::open(Arc::clone(&store)).await?;
-        Ok(Arc::new(Self { service, place, store, home, options, sidecars }))
+        let contents = Contents::start(
+            Arc::clone(&service),
+            place.clone(),
+            Arc::clone(&store),
+            home.clone(),
+            Arc::clone(&sidecars),
+            options.clone(),
+        );
+        let contents = contents.await?;
+        let mirror = Arc::new(Self {
+            uploads: Semaphore::new(upload::upload_room(options.parallel) as usize),
+            copies_ranges: AtomicBool::new(true),
+            queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
+            leftovers: Arc::default(),
+            renaming: Mutex::default(),
+            moving: Mutex::default(),
+            service,
+            place,
+            store,
+            home,
+            options,
+            sidecars,
+            contents,
+            known: Mutex::default(),
+            turns: Turns::default(),
+            listings: Turns::default(),
+        });
+        queue::start(&mirror);
+        journal::start(&mirror);
+        Ok(mirror)
     }
 
     /// Where the blob of that name is here.
     fn here(&self, name: &BlobName) -> BlobPath {
         BlobPath::new(self.home.clone(), name.clone())
+    }
+
+    /// Blobs that the mirror has below a name, with their versions.
+    fn mirrored_below(&self, name: &BlobName) -> Result<Vec<(BlobName, ETag)>> {
+        self.store.names_below(&self.here(name))
     }
 }
 
@@ -116,7 +200,7 @@ impl Upstream for Mirror {
         self.ask_for(name).await
     }
 
-    async fn content(&self, name: &BlobName) -> Result<Option<Arc<dyn Fetch>>> {
+    async fn content(&self, name: &BlobName) -> Result<Ready> {
         self.open_content(name).await
     }
 
@@ -148,6 +232,14 @@ impl Upstream for Mirror {
 
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
         self.push_all(progress).await
+    }
+
+    async fn refused(&self) -> Refused {
+        self.queue.next_refused().await
+    }
+
+    fn status(&self) -> UpstreamStatus {
+        self.tell()
     }
 
     fn service(&self) -> Arc<dyn BlobStore> {

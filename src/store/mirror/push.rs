@@ -1,23 +1,265 @@
 //! What was changed here becomes the service's.
+//!
+//! An unpushed entry is written before the change it stands for, and dropped after the service has the change and the
+//! sidecar says so. In between everything may end at any point: what is pushed again finds its own mark in the version
+//! that is in its way, and takes it for its own.
+//!
+//! A push must never go over a version that somebody else made, unless its caller says so.
 
-use super::Mirror;
-use crate::store::upstream::{Changed, Fence};
-use crate::store::{BlobName, Progress, Result, StoreError};
+use super::blocks::{BLOCK, merged};
+use super::refresh::{is_away, now};
+use super::state::{Layout, Presence, Sidecar, Unpushed, new_token};
+use super::upload::Sent;
+use super::{Mirror, PUSH_TOKEN};
+use crate::store::upstream::{Changed, Fence, Upstream};
+use crate::store::{
+    BlobName, BlobPath, ContentReader, ETag, LocalStore, NewContent, Preconditions, Result, StoreError,
+    crash_point,
+};
+
+/// Ranges of one entry; more are joined to whole blocks.
+const RANGES_MAX: usize = 1024;
+/// How often a push is tried that meets a version of its own, or blocks that are gone.
+const ATTEMPTS: usize = 3;
+
+/// One push under way.
+pub(super) struct Push<'p> {
+    pub(super) name: &'p BlobName,
+    /// Where to.
+    pub(super) at: BlobPath,
+    /// What.
+    pub(super) reader: &'p ContentReader,
+    pub(super) entry: &'p Unpushed,
+    /// The version that it began with, and its length.
+    pub(super) base: Option<(ETag, u64)>,
+    pub(super) fence: Fence,
+    /// Whether the blocks that are known of the version it began with can be relied on.
+    pub(super) trust_blocks: bool,
+}
+
+impl Push<'_> {
+    /// The conditions under which it may be done.
+    pub(super) fn conditions(&self) -> Preconditions {
+        let conditions = match (self.fence.check_version, self.base) {
+            (false, _) => Preconditions::default(),
+            (true, Some((etag, _))) => Preconditions::if_version(etag),
+            (true, None) => Preconditions::if_absent(),
+        };
+        Preconditions { lease: self.fence.lease, ..conditions }
+    }
+
+    /// Everything besides the content.
+    pub(super) fn new_content(&self) -> NewContent {
+        let blob = self.reader.properties();
+        let mut metadata = blob.metadata.clone();
+        metadata.insert(PUSH_TOKEN.to_owned(), self.entry.token.clone());
+        let tier = blob.tier.map(|tier| tier.tier);
+        NewContent {
+            metadata,
+            headers: blob.headers.clone(),
+            content_md5: None,
+            tags: blob.tags.clone(),
+            tier,
+            copy: None,
+        }
+    }
+
+    /// Whether only metadata changed.
+    pub(super) fn is_properties_only(&self) -> bool {
+        let size = self.reader.size();
+        self.entry.ranges.as_ref().is_some_and(Vec::is_empty)
+            && self.entry.shortest >= size
+            && self.base.is_some_and(|(_, old)| old == size)
+    }
+
+    /// Whether every byte is here, whatever the sidecar says: all of it was written here.
+    pub(super) fn is_all_here(&self) -> bool {
+        self.base.is_none() || self.entry.ranges.is_none()
+    }
+}
 
 impl Mirror {
-    pub(super) fn note_change(&self, _name: &BlobName, _what: Changed<'_>) -> Result<()> {
-        Err(StoreError::NotSupported("changes of a mirror"))
+    /// [`Upstream::will_change`].
+    pub(super) fn note_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
+        self.there(name)?;
+        let length = self.store.find(&self.here(name))?.blob.map_or(0, |blob| blob.size);
+        self.sidecars.note(name, length, |old| {
+            let old = old.unwrap_or_else(|| Unpushed {
+                ranges: Some(Vec::new()),
+                shortest: length,
+                token: new_token(),
+                unchecked: false,
+            });
+            let ranges = match (old.ranges, what) {
+                (None, _) | (_, Changed::Everything) => None,
+                (known, Changed::Properties) => known,
+                (Some(mut known), Changed::Ranges(more)) => {
+                    known.extend_from_slice(more);
+                    Some(compact(known))
+                }
+            };
+            Unpushed { ranges, shortest: old.shortest.min(length), ..old }
+        })
     }
 
-    pub(super) async fn push_one(&self, _name: &BlobName, _fence: Fence) -> Result<()> {
-        Err(StoreError::NotSupported("pushes of a mirror"))
+    /// [`Upstream::push`].
+    pub(super) async fn push_one(&self, name: &BlobName, fence: Fence) -> Result<()> {
+        if !self.sidecars.is_unpushed(name) {
+            return Ok(());
+        }
+        // Who holds a lease gives it back after the close, so this cannot wait.
+        if self.options.write_back && fence.lease.is_none() {
+            return self.push_later(name, fence).await;
+        }
+        let pushed = self.push_now(name, fence).await;
+        if pushed.as_ref().is_err_and(|error| !is_refusal(error)) {
+            self.queue.retry(name);
+        }
+        pushed
     }
 
-    pub(super) async fn forget_changes(&self, _name: &BlobName) -> Result<()> {
-        Err(StoreError::NotSupported("pushes of a mirror"))
+    /// Pushes a name in its turn.
+    pub(super) async fn push_now(&self, name: &BlobName, fence: Fence) -> Result<()> {
+        let _turn = self.turns.take_name(name.as_str()).await;
+        self.push_in_turn(name, fence).await
     }
 
-    pub(super) async fn push_all(&self, _progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
-        Err(StoreError::NotSupported("pushes of a mirror"))
+    /// Pushes a name whose turn the caller has.
+    pub(super) async fn push_in_turn(&self, name: &BlobName, fence: Fence) -> Result<()> {
+        let mut trust_blocks = true;
+        for _ in 0..ATTEMPTS {
+            let Some((entry, number)) = self.sidecars.unpushed(name)? else { return Ok(()) };
+            let reader = match self.store.reader(&self.here(name)) {
+                Ok(reader) => reader,
+                // It was removed meanwhile, or never made.
+                Err(StoreError::BlobNotFound(_)) => return self.sidecars.settle(name, number).map(|_| ()),
+                Err(error) => return Err(error),
+            };
+            let sidecar = self.sidecars.get(name)?;
+            let version = reader.properties().etag;
+            if sidecar.as_ref().is_some_and(|sidecar| sidecar.here == version) && !self.queue.was_found(name)
+            {
+                return self.sidecars.settle(name, number).map(|_| ());
+            }
+            let base = sidecar.as_ref().and_then(|sidecar| Some((sidecar.there?, sidecar.size)));
+            let at = self.there(name)?;
+            let push = Push { name, at, reader: &reader, entry: &entry, base, fence, trust_blocks };
+            match self.send(&push).await {
+                Ok(sent) => {
+                    crash_point("push_after_commit");
+                    self.note_sent(&push, sent)?;
+                    self.sidecars.settle(name, number)?;
+                    self.queue.note_pushed(name);
+                    return Ok(());
+                }
+                Err(StoreError::InvalidBlockList | StoreError::InvalidBlockId) if trust_blocks => {
+                    trust_blocks = false;
+                    self.still_there(&push).await?;
+                }
+                Err(error) if is_refusal(&error) => self.own_version(&push, error).await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::ConditionNotMet)
     }
+
+    /// Sends a change in the way that costs least.
+    async fn send(&self, push: &Push<'_>) -> Result<Sent> {
+        if push.is_properties_only() {
+            self.send_properties(push).await
+        } else if push.reader.size() <= super::blocks::WHOLE {
+            self.send_whole(push).await
+        } else {
+            self.send_blocks(push).await
+        }
+    }
+
+    /// Notes what the service has now.
+    fn note_sent(&self, push: &Push<'_>, sent: Sent) -> Result<()> {
+        let Sent { etag, blocks } = sent;
+        if let Some(blocks) = blocks {
+            self.sidecars.set_layout(push.name, &Layout { there: etag, blocks })?;
+        }
+        let all_here = push.is_all_here();
+        let (here, size) = (push.reader.properties().etag, push.reader.size());
+        self.sidecars.update(push.name, |old| {
+            let content = match old {
+                Some(old) if !all_here => old.content,
+                _ => Presence::All,
+            };
+            Some(Sidecar { there: Some(etag), here, size, content, used: now() })
+        })?;
+        Ok(())
+    }
+
+    /// Whether the version that a push began with is still there.
+    async fn still_there(&self, push: &Push<'_>) -> Result<()> {
+        let found = self.service.blob_properties(&push.at, None, &Preconditions::default()).await?;
+        match push.base {
+            Some((etag, _)) if push.fence.check_version && etag != found.etag => {
+                Err(StoreError::ConditionNotMet)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A push was refused. If the version in its way is its own, of an attempt that was never answered, it goes on from
+    /// that one; if not, the refusal stands.
+    async fn own_version(&self, push: &Push<'_>, refusal: StoreError) -> Result<()> {
+        let Ok(found) = self.service.blob_properties(&push.at, None, &Preconditions::default()).await else {
+            return Err(refusal);
+        };
+        let ours = found.metadata.get(PUSH_TOKEN).is_some_and(|token| *token == push.entry.token);
+        if !ours || push.base.is_some_and(|(etag, _)| etag == found.etag) {
+            return Err(refusal);
+        }
+        // What the mirror has may be newer than what was sent, so that it stays unpushed.
+        self.sidecars.update(push.name, |old| {
+            let content = old.map_or(Presence::All, |old| old.content);
+            let here = ETag(0);
+            Some(Sidecar { there: Some(found.etag), here, size: found.size, content, used: now() })
+        })?;
+        Ok(())
+    }
+
+    /// [`Upstream::give_up`].
+    pub(super) async fn forget_changes(&self, name: &BlobName) -> Result<()> {
+        let _turn = self.turns.take_name(name.as_str()).await;
+        self.sidecars.forget(name)?;
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        // From here on a refresh would do the same, some time.
+        match self.service.blob_properties(&self.there(name)?, None, &Preconditions::default()).await {
+            Ok(blob) => self.replace_here(name, &blob),
+            Err(StoreError::BlobNotFound(_)) => {
+                self.store.discard(&self.here(name), &Preconditions::default())
+            }
+            Err(error) if is_away(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the service has judged a push and does not take it.
+pub(super) fn is_refusal(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::ConditionNotMet
+            | StoreError::BlobExists(_)
+            | StoreError::BlobNotFound(_)
+            | StoreError::Lease(_)
+            | StoreError::InvalidBlobType(_)
+    )
+}
+
+/// Not too many ranges: what is close together becomes one.
+fn compact(ranges: Vec<std::ops::Range<u64>>) -> Vec<std::ops::Range<u64>> {
+    let ranges = merged(ranges);
+    if ranges.len() <= RANGES_MAX {
+        return ranges;
+    }
+    let widest = ranges.last().map_or(0, |last| last.end).div_ceil(RANGES_MAX as u64);
+    let grain = widest.next_multiple_of(BLOCK);
+    let whole = |range: std::ops::Range<u64>| range.start / grain * grain..range.end.next_multiple_of(grain);
+    merged(ranges.into_iter().map(whole).collect())
 }

@@ -1,11 +1,131 @@
 //! Removing blobs at the service.
+//!
+//! A directory of POSIX stays when its last entry goes; a prefix does not. So a directory that has no blob of its own gets
+//! one before its last entry is removed.
 
-use super::Mirror;
-use crate::store::upstream::{Fence, Settling};
-use crate::store::{BlobName, Result, StoreError};
+use super::known::parent_prefix;
+use super::refresh::IS_FOLDER;
+use super::state::{Sidecar, Unpushed};
+use super::{Mirror, PUSH_TOKEN};
+use crate::store::upstream::{Fence, Settling, Upstream};
+use crate::store::{
+    BlobName, BlobPath, BlobStore, DeleteSnapshots, ListItem, ListQuery, LocalStore, NewContent,
+    Preconditions, Result, StoreError,
+};
 
 impl Mirror {
-    pub(super) async fn remove_there(&self, _name: &BlobName, _fence: Fence) -> Result<Settling> {
-        Err(StoreError::NotSupported("removing in a mirror"))
+    /// [`Upstream::remove`].
+    pub(super) async fn remove_there(&self, name: &BlobName, fence: Fence) -> Result<Settling> {
+        let turn = self.turns.take_name(name.as_str()).await;
+        let maybe_sent = self.queue.holds(name);
+        // First, so that a crash never brings back what was to be removed.
+        let entry = self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        match self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
+            Ok(()) => {
+                self.sidecars.forget(name)?;
+                self.known.lock().forget(name.as_str());
+                Ok(Settling::until_dropped(turn))
+            }
+            Err(error) => {
+                if let Some(entry) = entry {
+                    self.sidecars.restore_unpushed(name, entry)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn delete_there(
+        &self,
+        name: &BlobName,
+        entry: Option<&Unpushed>,
+        maybe_sent: bool,
+        fence: Fence,
+    ) -> Result<()> {
+        self.keep_parent(name).await?;
+        let at = self.there(name)?;
+        let sidecar = self.sidecars.get(name)?;
+        let condition = match (sidecar, entry) {
+            (Some(Sidecar { there: Some(etag), .. }), _) if fence.check_version => {
+                Preconditions::if_version(etag)
+            }
+            (Some(Sidecar { there: Some(_), .. }), _) => Preconditions::default(),
+            (Some(Sidecar { there: None, .. }), _) => return self.delete_slash_marker(name, &at).await,
+            // It was never pushed, or nobody knows whether it was.
+            (None, Some(entry)) if maybe_sent => match self.own_there(&at, entry).await? {
+                Some(condition) => condition,
+                None => return Ok(()),
+            },
+            (None, Some(_)) => return Ok(()),
+            (None, None) => Preconditions::default(),
+        };
+        let condition = Preconditions { lease: fence.lease, ..condition };
+        match self.service.delete_blob(&at, DeleteSnapshots::Include, &condition).await {
+            Ok(()) | Err(StoreError::BlobNotFound(_)) => self.delete_slash_marker(name, &at).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The condition for deleting what a push without an answer may have made.
+    async fn own_there(&self, at: &BlobPath, entry: &Unpushed) -> Result<Option<Preconditions>> {
+        match self.service.blob_properties(at, None, &Preconditions::default()).await {
+            Ok(found) if found.metadata.get(PUSH_TOKEN) == Some(&entry.token) => {
+                Ok(Some(Preconditions::if_version(found.etag)))
+            }
+            Ok(_) | Err(StoreError::BlobNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the marker `name/` that other tools make for a directory, if there is one.
+    async fn delete_slash_marker(&self, name: &BlobName, at: &BlobPath) -> Result<()> {
+        if !self.known.lock().directory(&format!("{name}/")).slash_marker {
+            return Ok(());
+        }
+        let marker = BlobPath::new(at.container.clone(), BlobName::new(format!("{}/", at.name))?);
+        let always = Preconditions::default();
+        match self.service.delete_blob(&marker, DeleteSnapshots::Include, &always).await {
+            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the directory of a name a blob of its own, if the name is the last thing that makes it one.
+    pub(super) async fn keep_parent(&self, name: &BlobName) -> Result<()> {
+        let prefix = parent_prefix(name.as_str());
+        let Ok(parent) = BlobName::new(prefix.trim_end_matches('/')) else { return Ok(()) };
+        let Some(sidecar) = self.sidecars.get(&parent)? else { return Ok(()) };
+        if sidecar.there.is_some() || self.known.lock().directory(prefix).slash_marker {
+            return Ok(());
+        }
+        let Some(blob) = self.store.find(&self.here(&parent))?.blob else { return Ok(()) };
+        if self.has_other_entries(prefix, name).await? || !blob.metadata.contains_key(IS_FOLDER) {
+            return Ok(());
+        }
+        let new = NewContent { metadata: blob.metadata.clone(), ..NewContent::default() };
+        let absent = Preconditions::if_absent();
+        match self.service.put_blob(&self.there(&parent)?, bytes::Bytes::new().into(), new, &absent).await {
+            Ok(made) => {
+                let tied = |old: Option<Sidecar>| Some(Sidecar { there: Some(made.etag), ..old? });
+                self.sidecars.update(&parent, tied).map(|_| ())
+            }
+            Err(StoreError::BlobExists(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the mirror has anything in a directory besides this name.
+    async fn has_other_entries(&self, prefix: &str, name: &BlobName) -> Result<bool> {
+        let delimiter = Some("/".to_owned());
+        // The name can show as a blob and as a prefix.
+        let query = ListQuery { prefix: prefix.to_owned(), delimiter, max: 3, ..ListQuery::default() };
+        let page = self.store.list_blobs(&self.home, &query).await?;
+        Ok(page.items.iter().any(|item| match item {
+            ListItem::Blob { name: other, .. } | ListItem::Prefix { name: other, .. } => {
+                other.trim_end_matches('/') != name.as_str()
+            }
+            ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } => false,
+        }))
     }
 }

@@ -4,6 +4,7 @@
 //! another version of the mirror's) says nothing: the blob is then taken as unknown, and its content as not here. An
 //! unpushed entry always counts, even one that cannot be read.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,14 +16,16 @@ use serde::{Deserialize, Serialize};
 use crate::share::Moment;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, ETag, LocalStore, Metadata, NewContent, Preconditions,
-    PublicAccess, Result, StoreError,
+    BlobName, BlobPath, BlobStore, ContainerName, ETag, ListItem, ListQuery, LocalStore, Metadata,
+    NewContent, Preconditions, PublicAccess, Result, StoreError,
 };
 
 /// Containers of the mirror's store that are not the share.
 const STATE: &str = "mirror-state";
 const BLOCKS: &str = "mirror-blocks";
 const UNPUSHED: &str = "mirror-unpushed";
+/// Where a mirror keeps its own name, among the sidecars. No blob of a share is called that.
+const OWNER: &str = ".leasefs/owner";
 /// The first byte of everything that is stored here; changes with its form.
 const FORM: u8 = 1;
 /// Mutexes that updates of sidecars are spread over.
@@ -78,12 +81,44 @@ pub struct Block {
 /// A change that the service does not have yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpushed {
-    /// Grows with every change, so that a push knows whether it had everything.
-    pub number: u64,
     /// Which bytes may have changed, sorted, apart from each other; `None` for all of them.
     pub ranges: Option<Vec<Range<u64>>>,
-    /// The mark of the last push that was tried: what has it at the service is ours.
-    pub token: Option<String>,
+    /// The shortest the content has been since: what is behind that may have changed, too.
+    pub shortest: u64,
+    /// The mark that pushes of it carry: a version that has it at the service is ours.
+    pub token: String,
+    /// Whether the push may go over a version that somebody else made meanwhile.
+    pub unchecked: bool,
+}
+
+/// What is kept in memory of an unpushed entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    /// Grows with every change, so that a push knows whether it had everything.
+    number: u64,
+    /// Length of the content when it was last changed.
+    bytes: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+struct AllWaiting {
+    names: BTreeMap<String, Waiting>,
+    /// Their bytes together.
+    bytes: u64,
+}
+
+impl AllWaiting {
+    fn set(&mut self, name: &str, entry: Waiting) {
+        self.bytes += entry.bytes;
+        if let Some(old) = self.names.insert(name.to_owned(), entry) {
+            self.bytes -= old.bytes;
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.bytes -= self.names.remove(name).map_or(0, |old| old.bytes);
+    }
 }
 
 /// The sidecars, layouts and unpushed entries of a mirror.
@@ -93,6 +128,8 @@ pub struct Sidecars {
     blocks: ContainerName,
     unpushed: ContainerName,
     stripes: [Mutex<()>; STRIPES],
+    /// Names that have an unpushed entry.
+    waiting: Mutex<AllWaiting>,
 }
 
 impl std::fmt::Debug for Sidecars {
@@ -114,12 +151,38 @@ impl Sidecars {
         let (state, blocks, unpushed) =
             (container(STATE).await?, container(BLOCKS).await?, container(UNPUSHED).await?);
         let stripes = std::array::from_fn(|_| Mutex::default());
-        Ok(Self { store, state, blocks, unpushed, stripes })
+        let waiting = names_in(&store, &unpushed).await?;
+        Ok(Self {
+            store,
+            state,
+            blocks,
+            unpushed,
+            stripes,
+            waiting: Mutex::new(AllWaiting { names: waiting, bytes: 0 }),
+        })
     }
 
     /// The sidecar of a name, if there is one that can be read.
     pub fn get(&self, name: &BlobName) -> Result<Option<Sidecar>> {
         Ok(self.read(&self.state, name)?.and_then(|bytes| decode(&bytes)))
+    }
+
+    /// Some sidecars in the order of their names, from `marker` on, and where to go on.
+    pub(super) async fn page(
+        &self,
+        marker: Option<String>,
+        max: usize,
+    ) -> Result<(Vec<(BlobName, Sidecar)>, Option<String>)> {
+        let query = ListQuery { marker, max, ..ListQuery::default() };
+        let page = self.store.list_blobs(&self.state, &query).await?;
+        let mut sidecars = Vec::with_capacity(page.items.len());
+        for item in page.items {
+            if let ListItem::Blob { name, .. } = item {
+                let name = BlobName::new(name)?;
+                sidecars.extend(self.get(&name)?.map(|sidecar| (name, sidecar)));
+            }
+        }
+        Ok((sidecars, page.next))
     }
 
     /// Changes the sidecar of a name: `change` sees what is there and answers what is to be there. No two changes of one
@@ -152,27 +215,151 @@ impl Sidecars {
         self.write(&self.blocks, name, layout)
     }
 
-    /// What of a name is not pushed. An entry that cannot be read stands for everything.
-    pub fn unpushed(&self, name: &BlobName) -> Result<Option<Unpushed>> {
+    /// What of a name is not pushed, and the number of the last change. An entry that cannot be read stands for
+    /// everything.
+    pub fn unpushed(&self, name: &BlobName) -> Result<Option<(Unpushed, u64)>> {
+        let Some(waiting) = self.waiting.lock().names.get(name.as_str()).copied() else { return Ok(None) };
+        Ok(self.read_unpushed(name)?.map(|entry| (entry, waiting.number)))
+    }
+
+    fn read_unpushed(&self, name: &BlobName) -> Result<Option<Unpushed>> {
         Ok(self.read(&self.unpushed, name)?.map(|bytes| decode(&bytes).unwrap_or_default()))
     }
 
-    /// Changes what of a name is not pushed, as [`update`](Self::update) does.
-    pub fn update_unpushed(
+    /// Notes a change that is about to be made to content of this length: `change` sees what is not pushed and answers
+    /// what will be.
+    pub(super) fn note(
         &self,
         name: &BlobName,
-        change: impl FnOnce(Option<Unpushed>) -> Option<Unpushed>,
-    ) -> Result<Option<Unpushed>> {
+        bytes: u64,
+        change: impl FnOnce(Option<Unpushed>) -> Unpushed,
+    ) -> Result<()> {
         let _one_at_a_time = self.stripe(name).lock();
-        let old = self.unpushed(name)?;
+        let old = if self.is_unpushed(name) { self.read_unpushed(name)? } else { None };
         let new = change(old.clone());
-        if new != old {
-            match &new {
-                Some(entry) => self.write(&self.unpushed, name, entry)?,
-                None => self.delete(&self.unpushed, name)?,
+        if old.as_ref() != Some(&new) {
+            self.write(&self.unpushed, name, &new)?;
+        }
+        let mut waiting = self.waiting.lock();
+        let number = waiting.names.get(name.as_str()).map_or(0, |entry| entry.number) + 1;
+        waiting.set(name.as_str(), Waiting { number, bytes });
+        Ok(())
+    }
+
+    /// Notes under which fence what is not pushed is to be pushed later, and how long the content is now.
+    pub(super) fn note_fence(&self, name: &BlobName, bytes: u64, unchecked: bool) -> Result<()> {
+        let _one_at_a_time = self.stripe(name).lock();
+        {
+            let mut waiting = self.waiting.lock();
+            if let Some(Waiting { number, .. }) = waiting.names.get(name.as_str()).copied() {
+                waiting.set(name.as_str(), Waiting { number, bytes });
             }
         }
-        Ok(new)
+        match self.read_unpushed(name)? {
+            Some(entry) if entry.unchecked != unchecked => {
+                self.write(&self.unpushed, name, &Unpushed { unchecked, ..entry })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Everything up to the change of this number was pushed. Answers whether that was all.
+    pub(super) fn settle(&self, name: &BlobName, number: u64) -> Result<bool> {
+        let _one_at_a_time = self.stripe(name).lock();
+        if self.waiting.lock().names.get(name.as_str()).is_some_and(|waiting| waiting.number != number) {
+            // What is not pushed of the rest is not told from what is; and it gets a mark of its own.
+            if let Some(entry) = self.read_unpushed(name)? {
+                self.write(&self.unpushed, name, &Unpushed { token: new_token(), ..entry })?;
+            }
+            return Ok(false);
+        }
+        self.delete(&self.unpushed, name)?;
+        self.waiting.lock().remove(name.as_str());
+        Ok(true)
+    }
+
+    /// Drops what is not pushed of a name; answers what it was.
+    pub(super) fn drop_unpushed(&self, name: &BlobName) -> Result<Option<Unpushed>> {
+        let _one_at_a_time = self.stripe(name).lock();
+        if !self.is_unpushed(name) {
+            return Ok(None);
+        }
+        let old = self.read_unpushed(name)?;
+        self.delete(&self.unpushed, name)?;
+        self.waiting.lock().remove(name.as_str());
+        Ok(old)
+    }
+
+    /// Takes what is known of a blob along to its new name, whose version at the service is `there` now if it had the
+    /// version `was`. What belongs to any other version is not believed any more.
+    pub(super) fn rename(&self, from: &BlobName, to: &BlobName, moved: Option<(ETag, ETag)>) -> Result<()> {
+        let sidecar = self.get(from)?;
+        let new = match (sidecar, moved) {
+            (Some(sidecar), Some((was, there))) if sidecar.there == Some(was) => {
+                if let Some(layout) = self.layout(from, was)? {
+                    self.set_layout(to, &Layout { there, ..layout })?;
+                }
+                Some(Sidecar { there: Some(there), ..sidecar })
+            }
+            (Some(sidecar), None) if sidecar.there.is_none() => Some(sidecar),
+            (Some(_) | None, _) => None,
+        };
+        self.update(to, |_| new)?;
+        self.forget(from)
+    }
+
+    /// Puts an entry back that was dropped, perhaps under another name.
+    pub(super) fn restore_unpushed(&self, name: &BlobName, entry: Unpushed) -> Result<()> {
+        self.note(name, entry.shortest, |_| entry)
+    }
+
+    /// A name for this mirror that no other mirror has.
+    pub(super) fn owner(&self) -> Result<String> {
+        let name = BlobName::new(OWNER)?;
+        if let Some(owner) = self.read(&self.state, &name)?.and_then(|bytes| decode(&bytes)) {
+            return Ok(owner);
+        }
+        let owner = new_token();
+        self.write(&self.state, &name, &owner)?;
+        Ok(owner)
+    }
+
+    /// Whether a name has changes that are not pushed.
+    pub fn is_unpushed(&self, name: &BlobName) -> bool {
+        self.waiting.lock().names.contains_key(name.as_str())
+    }
+
+    /// Whether a name or any below it has.
+    pub(super) fn is_unpushed_below(&self, name: &str) -> bool {
+        let waiting = &self.waiting.lock().names;
+        waiting.contains_key(name) || below(waiting, name).next().is_some()
+    }
+
+    /// The names that have changes that are not pushed: a name and those below it, or all.
+    pub(super) fn unpushed_names(&self, top: Option<&str>) -> Vec<BlobName> {
+        let waiting = &self.waiting.lock().names;
+        let names: Vec<&String> = match top {
+            Some(top) => waiting
+                .get_key_value(top)
+                .map(|(name, _)| name)
+                .into_iter()
+                .chain(below(waiting, top))
+                .collect(),
+            None => waiting.keys().collect(),
+        };
+        names.into_iter().filter_map(|name| BlobName::new(name.as_str()).ok()).collect()
+    }
+
+    /// How many names have changes that are not pushed, and how many bytes they have together.
+    pub(super) fn unpushed_total(&self) -> (u64, u64) {
+        let waiting = self.waiting.lock();
+        (waiting.names.len() as u64, waiting.bytes)
+    }
+
+    /// Forgets a blob that is not there any more, except what of it is not pushed.
+    pub(super) fn forget(&self, name: &BlobName) -> Result<()> {
+        self.update(name, |_| None)?;
+        self.delete(&self.blocks, name)
     }
 
     fn stripe(&self, name: &BlobName) -> &Mutex<()> {
@@ -214,6 +401,34 @@ impl Sidecars {
         let at = BlobPath::new(container.clone(), name.clone());
         self.store.discard(&at, &Preconditions::default())
     }
+}
+
+/// A mark that no other push has.
+pub(super) fn new_token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// The names in a container.
+async fn names_in(store: &EmbeddedStore, container: &ContainerName) -> Result<BTreeMap<String, Waiting>> {
+    let mut names = BTreeMap::new();
+    let mut query = ListQuery { max: 1000, ..ListQuery::default() };
+    loop {
+        let page = store.list_blobs(container, &query).await?;
+        names.extend(page.items.into_iter().filter_map(|item| match item {
+            ListItem::Blob { name, .. } => Some((name, Waiting::default())),
+            ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } | ListItem::Prefix { .. } => None,
+        }));
+        query.marker = page.next;
+        if query.marker.is_none() {
+            return Ok(names);
+        }
+    }
+}
+
+/// The names below one.
+fn below<'s>(names: &'s BTreeMap<String, Waiting>, top: &str) -> impl Iterator<Item = &'s String> {
+    let prefix = format!("{top}/");
+    names.range(prefix.clone()..).map(|(name, _)| name).take_while(move |name| name.starts_with(&prefix))
 }
 
 fn encode(value: &impl Serialize) -> Result<Bytes> {

@@ -14,8 +14,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use super::super::error::CliError;
-use super::super::report;
+use super::error::CliError;
+use super::report;
 
 /// What a shell answers for a command that is there but cannot be run, and for one that is not.
 const CANNOT_RUN: u8 = 126;
@@ -34,7 +34,12 @@ const PASSED_ON: [Signal; 7] = [
 ];
 
 /// Runs the command to its end. What cannot be run is complained about here, with the code a shell would give.
-pub(super) fn run(words: Vec<OsString>, variables: &[(&str, String)]) -> Result<ExitCode, CliError> {
+/// `started` hears the command's process id; threads that it starts do not get the signals meant for us.
+pub(super) fn run(
+    words: Vec<OsString>,
+    variables: &[(&str, String)],
+    started: impl FnOnce(Pid),
+) -> Result<ExitCode, CliError> {
     let failed = |e: io::Error| CliError::Failed(format!("the command cannot be watched: {e}"));
     let signals = Watch::start().map_err(failed)?;
     let mut words = words.into_iter();
@@ -48,6 +53,7 @@ pub(super) fn run(words: Vec<OsString>, variables: &[(&str, String)]) -> Result<
         Ok(child) => child,
         Err(problem) => return Ok(not_run(&program, &problem)),
     };
+    started(pid_of(&child));
     let status = signals.until_end(&mut child).map_err(failed)?;
     Ok(code_of(status))
 }
@@ -127,10 +133,12 @@ impl Watch {
 }
 
 fn pass_on(child: &Child, signal: Signal) {
-    if let Ok(pid) = i32::try_from(child.id()) {
-        // It may just have ended.
-        kill(Pid::from_raw(pid), signal).ok();
-    }
+    // It may just have ended.
+    kill(pid_of(child), signal).ok();
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("Linux numbers processes below 2^22"))
 }
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What the remote benchmark needs to know of a blob service, asked with Azure's SDK past every mount.
+
+azure_store.py URL COMMAND CONTAINER ...
+  fill CONTAINER PREFIX FILES BYTES PER_DIRECTORY   small blobs, several at a time
+  big CONTAINER NAME MIB                            one blob of random bytes
+  tree CONTAINER PREFIX FOLDER                      the files of a local folder
+  wait CONTAINER PREFIX FILES BYTES                 until so many blobs with so many bytes together are there (300 s)
+  same CONTAINER NAME FILE                          fails unless the blob has the bytes of the file
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import sys
+import time
+
+from azure.storage.blob import ContainerClient
+
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+PATIENCE = 300
+
+
+def each(work, items):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(work, items):
+            pass
+
+
+def fill(container, prefix, files, size, per_directory):
+    files, size, per_directory = int(files), int(size), int(per_directory)
+    body = os.urandom(size)
+    name = lambda number: f"{prefix}/d{number // per_directory}/f{number}"
+    each(lambda number: container.upload_blob(name(number), body, overwrite=True), range(files))
+
+
+def big(container, name, mib):
+    body = os.urandom(2**20) * int(mib)
+    container.upload_blob(name, body, overwrite=True, max_concurrency=4)
+
+
+def tree(container, prefix, folder):
+    paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
+    put = lambda path: container.upload_blob(f"{prefix}/{path.relative_to(folder)}", path.read_bytes(), overwrite=True)
+    each(put, paths)
+
+
+def wait(container, prefix, files, size):
+    wanted, start = (int(files), int(size)), time.monotonic()
+    while time.monotonic() - start < PATIENCE:
+        sizes = [blob.size for blob in container.list_blobs(name_starts_with=prefix) if not (blob.metadata or {}).get("hdi_isfolder")
+                 and not blob.name.endswith("/")]
+        if (len([size for size in sizes if size > 0]), sum(sizes)) == wanted:
+            return
+        time.sleep(0.05)
+    sys.exit(f"{prefix}: not {wanted} after {PATIENCE} s")
+
+
+def same(container, name, file):
+    if container.download_blob(name).readall() != pathlib.Path(file).read_bytes():
+        sys.exit(f"{name} is not what {file} is")
+
+
+def main():
+    url, command, container, *words = sys.argv[1:]
+    client = ContainerClient(url, container, credential={"account_name": "devstoreaccount1", "account_key": KEY})
+    if not client.exists():
+        client.create_container()
+    {"fill": fill, "big": big, "tree": tree, "wait": wait, "same": same}[command](client, *words)
+
+
+if __name__ == "__main__":
+    main()

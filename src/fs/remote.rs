@@ -1,0 +1,448 @@
+//! A share whose blobs are elsewhere: the engine works on a mirror of them, and this is where it asks and tells the
+//! service.
+//!
+//! ```text
+//!   look-up, list, stat      refreshed first, with no guard held
+//!   open                     asked for whatever is known; content is made ready for that very version
+//!   commit                   to the mirror under the guards, then pushed without them
+//!   push refused             the content is kept beside the file, and the service's version takes its place
+//! ```
+//!
+//! A share of this machine has no [`Remote`], and every function here is then done at once. Never decides who may open
+//! what: the gate does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::store::{
+    BlobName, BlobPath, Changed, ETag, Fence, Fetch, Ready, Refused, Settling, Standing, StoreError, Upstream,
+};
+
+use super::Engine;
+use super::content::COPY_MAX;
+use super::error::{FsError, Result};
+use super::file::{Fenced, OpenFile};
+use super::names::{RESERVED, Segment};
+use super::nodes::{Ino, ROOT};
+use super::open::{OpenRequest, Opened};
+
+/// How often an open starts again because the mirror got another version meanwhile.
+pub(super) const OUTRUN_MAX: usize = 8;
+
+/// The service behind a mirror.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub(super) upstream: Arc<dyn Upstream>,
+    /// How long front ends may rely on names and attributes.
+    pub(super) attr_ttl: Duration,
+    /// The task that keeps what the service refuses later.
+    keeper: tokio::task::AbortHandle,
+}
+
+impl Remote {
+    /// Starts to look after what `upstream` refuses on behalf of the engine.
+    pub(super) fn start(
+        upstream: Arc<dyn Upstream>,
+        attr_ttl: Duration,
+        engine: std::sync::Weak<Engine>,
+    ) -> Self {
+        let source = Arc::clone(&upstream);
+        let keeper = tokio::spawn(async move {
+            loop {
+                let refused = source.refused().await;
+                let Some(engine) = engine.upgrade() else { return };
+                engine.keep_refused(refused).await;
+            }
+        });
+        Self { upstream, attr_ttl, keeper: keeper.abort_handle() }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// What an open is going to need of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// It is read.
+    Read,
+    /// It is changed.
+    Change,
+    /// It is thrown away.
+    Nothing,
+}
+
+impl Engine {
+    /// The service, if the blobs are elsewhere.
+    pub fn upstream(&self) -> Option<&Arc<dyn Upstream>> {
+        self.remote.as_ref().map(|remote| &remote.upstream)
+    }
+
+    /// How long a front end may rely on names and attributes; nothing: until it is told otherwise.
+    pub fn attr_ttl(&self) -> Option<Duration> {
+        self.remote.as_ref().map(|remote| remote.attr_ttl)
+    }
+
+    /// Where the lease of a blob is kept.
+    pub(super) fn lease_place(&self, at: &BlobPath) -> Result<BlobPath> {
+        match self.upstream() {
+            Some(upstream) => Ok(upstream.there(&at.name)?),
+            None => Ok(at.clone()),
+        }
+    }
+
+    /// Brings a name in a directory up to date. For callers without guards.
+    pub(super) async fn refresh_child(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        if parent == ROOT && segment.as_str() == RESERVED {
+            return Ok(());
+        }
+        Ok(upstream.refresh_name(&self.nodes.child_name(parent, segment)?).await?)
+    }
+
+    /// The same for a number. What has no name needs nothing.
+    pub(super) async fn refresh_node(&self, ino: Ino) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        match self.nodes.blob_name(ino) {
+            Ok(Some(name)) => Ok(upstream.refresh_name(&name).await?),
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Brings the names in a directory up to date.
+    pub(super) async fn refresh_entries(&self, directory: Ino) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        match self.nodes.blob_name(directory) {
+            Ok(name) => Ok(upstream.refresh_directory(name.as_ref()).await?),
+            // Removed while it is open: nothing is in it.
+            Err(FsError::NotFound) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks the service about a file that is going to be opened, and makes its content ready. A stranger's lease
+    /// refuses writers.
+    pub(super) async fn make_ready(&self, ino: Ino, writes: bool, need: Need) -> Result<Option<Ready>> {
+        let Some(upstream) = self.upstream() else { return Ok(None) };
+        let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(None) };
+        let Standing { leased, .. } = upstream.revalidate(&name).await?;
+        if leased && writes && self.leases.id(ino).is_none() {
+            return Err(FsError::Leased("held at the service".to_owned()));
+        }
+        if need == Need::Nothing {
+            return Ok(None);
+        }
+        let ready = match upstream.content(&name).await {
+            // Whoever opens it finds out what is there instead.
+            Err(StoreError::BlobNotFound(_)) => return Ok(None),
+            other => other?,
+        };
+        if let (Need::Change, Some(fetch)) = (need, &ready.fetch) {
+            let size = self.local()?.find(&self.at(name))?.blob.map_or(0, |blob| blob.size);
+            if size <= COPY_MAX {
+                fetch.bring(0..size).await?;
+            }
+        }
+        Ok(Some(ready))
+    }
+
+    /// Whether content of `version` can be opened with what was made ready. A share of this machine always can.
+    pub(super) fn is_ready(&self, ready: Option<&Ready>, need: Need, version: ETag) -> bool {
+        self.remote.is_none() || need == Need::Nothing || ready.is_some_and(|ready| ready.version == version)
+    }
+
+    /// Brings bytes of an open file.
+    pub(super) async fn bring(&self, file: &OpenFile, range: std::ops::Range<u64>) -> Result<()> {
+        let Some(fetch) = file.fetch() else { return Ok(()) };
+        match fetch.bring(range.clone()).await {
+            // Our own push made another version, in which these bytes are the same.
+            Err(StoreError::ConditionNotMet | StoreError::BlobNotFound(_)) => {
+                match self.renew_fetch(file).await? {
+                    Some(fetch) => Ok(fetch.bring(range).await?),
+                    None => Ok(()),
+                }
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Runs `action` on an open file, bringing what it needs and does not find here.
+    pub(super) async fn with_bytes<T>(
+        &self,
+        file: &OpenFile,
+        mut action: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            match action() {
+                Err(FsError::NotHere(range)) => self.bring(file, range).await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Asks anew how to bring bytes of the version that is open. [`FsError::Stale`] if the service has another one.
+    async fn renew_fetch(&self, file: &OpenFile) -> Result<Option<Arc<dyn Fetch>>> {
+        let Some(upstream) = self.upstream() else { return Ok(None) };
+        let name = self.nodes.blob_name(file.ino())?.ok_or(FsError::Stale)?;
+        let ready = upstream.content(&name).await?;
+        if ready.version != file.base().etag {
+            return Err(FsError::Stale);
+        }
+        file.set_fetch(ready.fetch.clone());
+        Ok(ready.fetch)
+    }
+
+    /// Notes that a blob of the share is going to be changed here and must be pushed. Before the change.
+    pub(super) fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
+        match self.upstream() {
+            Some(upstream) => Ok(upstream.will_change(name, what)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a commit of what an open file has.
+    pub(super) fn will_commit(&self, name: &BlobName, file: &OpenFile) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        file.note_unpushed();
+        let ranges = file.changed_ranges();
+        let what = ranges.as_deref().map_or(Changed::Everything, Changed::Ranges);
+        Ok(upstream.will_change(name, what)?)
+    }
+
+    /// How the service protects a change of `ino`.
+    pub(super) fn push_fence(&self, ino: Ino) -> Fence {
+        Fence { lease: self.leases.id(ino), check_version: self.config.fencing.concurrency.checks_version() }
+    }
+
+    /// Pushes what was committed of an open file and is not there yet. For callers without guards.
+    pub(super) async fn push_file(&self, file: &OpenFile) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        let ino = file.ino();
+        while let Some(count) = file.unpushed() {
+            if self.gate.is_delete_pending(ino) {
+                // Going away; should it be taken back, it is pushed then.
+                return Ok(());
+            }
+            // Without a name there is nothing to push to.
+            let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(()) };
+            match upstream.push(&name, self.push_fence(ino)).await {
+                // Moved meanwhile: pushed under its new name.
+                Ok(()) if !self.is_named(ino, &name) => {}
+                Ok(()) => {
+                    file.note_pushed(count);
+                    if file.is_in_place() {
+                        // What is written from now on shows in the mirror before the next commit.
+                        upstream.will_change(&name, Changed::Everything)?;
+                    }
+                    if file.fetch().is_some()
+                        && let Err(error) = self.renew_fetch(file).await
+                    {
+                        tracing::debug!(ino = ino.0, %error, "what is not here yet cannot be brought now");
+                    }
+                    return Ok(());
+                }
+                Err(error) => return self.push_refused(file, &name, error.into()).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that was written in place is closed: nothing changes it without a commit any more.
+    pub(super) async fn settle_in_place(&self, ino: Ino) {
+        if let (Some(upstream), Ok(Some(name))) = (self.upstream(), self.nodes.blob_name(ino))
+            && let Err(error) = upstream.push(&name, self.push_fence(ino)).await
+        {
+            tracing::debug!(%name, %error, "to be pushed again");
+        }
+    }
+
+    fn is_named(&self, ino: Ino, name: &BlobName) -> bool {
+        self.nodes.blob_name(ino).is_ok_and(|now| now.as_ref() == Some(name))
+    }
+
+    /// What the service would not take is kept beside, unless it was a misunderstanding about our own lease.
+    async fn push_refused(&self, file: &OpenFile, name: &BlobName, error: FsError) -> Result<()> {
+        let ino = file.ino();
+        let Some(mut why) = fenced(&error) else { return Err(error) };
+        let Some(upstream) = self.upstream() else { return Err(error) };
+        if why == Fenced::Leased && self.leases.id(ino).is_some() {
+            if self.lease_revived(ino, &upstream.there(name)?).await
+                && upstream.push(name, self.push_fence(ino)).await.is_ok()
+            {
+                return Ok(());
+            }
+            why = Fenced::LeaseLost;
+        }
+        self.bring_all(file).await;
+        let refusal = {
+            let _tree = self.guards.tree().await;
+            let Some(guarded) = self.guard_name(ino).await? else { return Ok(()) };
+            file.must_be_saved();
+            self.set_aside(file, &guarded, why).await
+        };
+        file.note_pushed(file.unpushed().unwrap_or(0));
+        self.push_aside(file).await;
+        self.let_service_win(name).await;
+        Err(refusal)
+    }
+
+    /// Pushes the conflict copy of a file, if it has one. Should that fail, the mirror has it and tries again.
+    pub(super) async fn push_aside(&self, file: &OpenFile) {
+        if let (Some(upstream), Some(copy)) = (self.upstream(), file.aside()) {
+            let plain = Fence { lease: None, check_version: false };
+            if let Err(error) = upstream.push(&copy.name, plain).await {
+                tracing::warn!(%copy, %error, "a conflict copy is only in the cache directory as yet");
+            }
+        }
+    }
+
+    async fn let_service_win(&self, name: &BlobName) {
+        if let Some(upstream) = self.upstream()
+            && let Err(error) = upstream.give_up(name).await
+        {
+            tracing::warn!(%name, %error, "the service's version could not be taken yet");
+        }
+    }
+
+    /// Brings everything of an open file, as far as that is possible: before it is copied to another name.
+    pub(super) async fn bring_all(&self, file: &OpenFile) {
+        if file.is_all_here() {
+            return;
+        }
+        if let Err(error) = self.bring(file, 0..u64::MAX).await {
+            // The version they belong to is gone; what was written is kept without them.
+            tracing::error!(ino = file.ino().0, %error, "parts that were never read cannot be brought any more and are zeros in the copy");
+            file.set_fetch(None);
+        }
+    }
+
+    /// Pushes a change of a name that is not, or need not be, open. A refusal undoes it here.
+    pub(super) async fn push_name(&self, ino: Ino, name: &BlobName) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        if let Some(file) = self.open_file(ino)
+            && file.unpushed().is_some()
+        {
+            // Goes with its next commit.
+            file.note_unpushed();
+            return Ok(());
+        }
+        match upstream.push(name, self.push_fence(ino)).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let error = FsError::from(error);
+                if fenced(&error).is_some() {
+                    self.let_service_win(name).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Pushes something that was just made and is not open. If that fails, it was not made.
+    pub(super) async fn push_made(&self, ino: Ino, name: &BlobName) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        let pushed = upstream.push(name, self.push_fence(ino)).await;
+        if pushed.is_err() {
+            self.let_service_win(name).await;
+        }
+        match pushed {
+            Err(StoreError::ConditionNotMet) => Err(FsError::Exists),
+            other => Ok(other?),
+        }
+    }
+
+    /// Pushes the marker of a directory. That somebody else made one is as good.
+    pub(super) async fn push_marker(&self, ino: Ino, name: &BlobName) -> Result<()> {
+        match self.push_made(ino, name).await {
+            Err(FsError::Exists) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Makes a file that was just created exist at the service at once, if it must: because its creator asked for the
+    /// name to be new, or holds its lease. Others are there with their first commit.
+    pub(super) async fn reserve(&self, opened: &Opened, request: OpenRequest) -> Result<()> {
+        if self.upstream().is_none() {
+            return Ok(());
+        }
+        let handle = self.handles.peek(opened.handle)?;
+        let claim = handle.permit.claim().ok_or(FsError::BadHandle)?;
+        let leases = self.config.fencing.concurrency.takes_lease(claim);
+        if !request.exclusive && !leases {
+            return Ok(());
+        }
+        let reserved = async {
+            let name = self.nodes.blob_name(handle.file.ino())?.ok_or(FsError::NotFound)?;
+            let count = handle.file.unpushed().unwrap_or(0);
+            self.push_made(handle.file.ino(), &name).await?;
+            handle.file.note_pushed(count);
+            self.fit_lease(&handle, claim).await
+        }
+        .await;
+        if reserved.is_err() {
+            let ino = handle.file.ino();
+            drop(handle);
+            self.handles.remove(opened.handle).map(|handle| self.give_up(&handle.file, &handle.permit))?;
+            self.nodes.forget(ino, 1);
+        }
+        reserved
+    }
+
+    /// Brings all of a small blob that is read without being opened.
+    pub(super) async fn bring_whole(&self, ino: Ino) -> Result<()> {
+        if let Some(Ready { fetch: Some(fetch), .. }) = self.make_ready(ino, false, Need::Read).await? {
+            fetch.bring(0..u64::MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes a blob at the service. The caller removes it here while it has the answer.
+    pub(super) async fn remove_there(&self, ino: Option<Ino>, at: &BlobPath) -> Result<Settling> {
+        let Some(upstream) = self.upstream() else { return Ok(Settling::nothing()) };
+        let fence = Fence { lease: ino.and_then(|ino| self.leases.id(ino)), check_version: false };
+        Ok(upstream.remove(&at.name, fence).await?)
+    }
+
+    /// Keeps what was to be pushed later and was refused then.
+    async fn keep_refused(&self, Refused { name, error }: Refused) {
+        let error = FsError::from(error);
+        let why = fenced(&error).unwrap_or(Fenced::Failed);
+        if let Err(error) = self.keep_refused_as(&name, why).await {
+            tracing::error!(%name, %error, "content that the service refused stays in the cache directory");
+        }
+    }
+
+    async fn keep_refused_as(&self, name: &BlobName, why: Fenced) -> Result<()> {
+        let at = self.at(name.clone());
+        let Some(blob) = self.local()?.find(&at)?.blob else { return Ok(()) };
+        let ino = Ino::of(blob.id);
+        if let Some(file) = self.open_file(ino) {
+            return match self.push_refused(&file, name, why.into()).await {
+                // Whoever has it open is told by its next flush.
+                Ok(()) | Err(FsError::Stale | FsError::Leased(_) | FsError::LeaseLost) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        if let Some(fetch) = upstream.content(name).await?.fetch {
+            fetch.bring(0..u64::MAX).await?;
+        }
+        if let Some(copy) = self.copy_aside(&at, why)? {
+            upstream.push(&copy.name, Fence { lease: None, check_version: false }).await?;
+        }
+        self.let_service_win(name).await;
+        Ok(())
+    }
+}
+
+/// Whether the service will not take a change later, either.
+fn fenced(error: &FsError) -> Option<Fenced> {
+    match error {
+        // A name that was to be new is not.
+        FsError::Exists => Some(Fenced::Stale),
+        other => Fenced::of(other),
+    }
+}

@@ -1,0 +1,136 @@
+//! Moving single blobs at the service: copy under conditions, then delete under conditions.
+//!
+//! Copies carry the rename's mark in their metadata, so that a copy whose answer was lost, or that an earlier attempt
+//! made, is known as the rename's own.
+
+use std::sync::Arc;
+
+use super::{Mirror, PUSH_TOKEN};
+use crate::share::lease::{LeaseId, LeaseRefusal};
+use crate::store::mirror::refresh::{is_away, now};
+use crate::store::{
+    BlobPath, BlobProperties, CopyRequest, CopySource, DeleteSnapshots, ETag, Preconditions, Result,
+    StoreError, crash_point,
+};
+
+/// How often a move is tried whose source changes meanwhile.
+const ATTEMPTS: usize = 4;
+
+/// A blob that was moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// The version that was moved.
+    pub(super) was: ETag,
+    /// The version it has become.
+    pub(super) is: ETag,
+}
+
+/// One move.
+pub(super) struct Move<'m> {
+    pub(super) from: &'m BlobPath,
+    pub(super) to: &'m BlobPath,
+    /// What must hold of the target.
+    pub(super) target: Preconditions,
+    /// The lease that is held on the source.
+    pub(super) lease: Option<LeaseId>,
+    pub(super) token: &'m str,
+}
+
+impl Mirror {
+    /// Moves a blob, of which `known` is the version last seen. Nothing if it is not there (any more).
+    pub(super) async fn move_blob(
+        &self,
+        one: &Move<'_>,
+        known: Option<Arc<BlobProperties>>,
+    ) -> Result<Option<Moved>> {
+        let mut source = known;
+        for _ in 0..ATTEMPTS {
+            let found = match source.take() {
+                Some(found) => found,
+                None => match self.version(one.from).await? {
+                    Some(found) => found,
+                    None => return Ok(None),
+                },
+            };
+            if one.lease.is_none() && found.lease.is_locked(now()) {
+                return Err(StoreError::Lease(LeaseRefusal::IdMissing));
+            }
+            let is = match self.copy_marked(&found, one).await {
+                Ok(copy) => copy.etag,
+                Err(StoreError::SourceConditionNotMet) => continue,
+                Err(StoreError::BlobNotFound(_)) if self.version(one.from).await?.is_none() => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            crash_point("rename_after_copy");
+            self.delete_moved(one, found.etag, is).await?;
+            return Ok(Some(Moved { was: found.etag, is }));
+        }
+        Err(StoreError::SourceConditionNotMet)
+    }
+
+    /// Copies a version, or finds the copy that was made already.
+    pub(super) async fn copy_marked(
+        &self,
+        found: &BlobProperties,
+        one: &Move<'_>,
+    ) -> Result<Arc<BlobProperties>> {
+        let mut metadata = found.metadata.clone();
+        metadata.insert(PUSH_TOKEN.to_owned(), one.token.to_owned());
+        let source =
+            CopySource { conditions: Preconditions::if_version(found.etag), ..CopySource::of(one.from) };
+        let tier = found.tier.map(|tier| tier.tier);
+        let request = CopyRequest {
+            metadata: Some(metadata),
+            tags: found.tags.clone(),
+            tier,
+            ..CopyRequest::default()
+        };
+        let refusal = match self.service.copy_blob(&source, one.to, request, &one.target).await {
+            Ok(copy) if is_marked(&copy, one.token) => return Ok(copy),
+            // Somebody else wrote right behind the copy, and that is there now.
+            Ok(_) => return Err(StoreError::ConditionNotMet),
+            Err(error) => error,
+        };
+        let in_doubt = is_away(&refusal)
+            || matches!(
+                refusal,
+                StoreError::ConditionNotMet | StoreError::BlobExists(_) | StoreError::BlobNotFound(_)
+            );
+        match self.version(one.to).await {
+            Ok(Some(copy)) if in_doubt && is_marked(&copy, one.token) => Ok(copy),
+            Ok(_) | Err(_) => Err(refusal),
+        }
+    }
+
+    /// Deletes the source of a copy, unless it has changed since: then it is somebody else's.
+    async fn delete_moved(&self, one: &Move<'_>, was: ETag, is: ETag) -> Result<()> {
+        let condition = Preconditions { lease: one.lease, ..Preconditions::if_version(was) };
+        match self.service.delete_blob(one.from, DeleteSnapshots::Include, &condition).await {
+            Ok(()) | Err(StoreError::BlobNotFound(_) | StoreError::ConditionNotMet) => Ok(()),
+            Err(error) => {
+                // Not to leave two names where one was refused to go. What was replaced is not known any more.
+                if one.target == Preconditions::if_absent() && !is_away(&error) {
+                    let ours = Preconditions::if_version(is);
+                    let _ = self.service.delete_blob(one.to, DeleteSnapshots::Include, &ours).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A blob of the service as it is now, if it is there.
+    pub(super) async fn version(&self, at: &BlobPath) -> Result<Option<Arc<BlobProperties>>> {
+        match self.service.blob_properties(at, None, &Preconditions::default()).await {
+            Ok(found) => Ok(Some(found)),
+            Err(StoreError::BlobNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether a version was made by the rename (or push) with this mark.
+pub(super) fn is_marked(blob: &BlobProperties, token: &str) -> bool {
+    blob.metadata.get(PUSH_TOKEN).is_some_and(|mark| mark == token)
+}
