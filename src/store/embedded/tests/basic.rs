@@ -159,32 +159,6 @@ fn blocks_that_nobody_commits_go_after_a_week() {
     bench.assert_clean();
 }
 
-#[test]
-fn staged_blocks_that_nobody_touched_for_a_week_are_dropped() {
-    use std::sync::atomic::{AtomicI64, Ordering};
-    let ahead = Arc::new(AtomicI64::new(0));
-    let clock = {
-        let (ahead, start) = (Arc::clone(&ahead), crate::share::Moment::from(std::time::SystemTime::now()));
-        Arc::new(move || crate::share::Moment(start.0 + ahead.load(Ordering::SeqCst)))
-    };
-    let bench = Bench::new(EmbeddedOptions { clock, ..small() });
-    let stage = |name: &str| {
-        let (id, body) = (BlockId(b"a".to_vec()), bytes::Bytes::from(vec![1; 100_000]));
-        block_on(bench.store.put_block(&at(name), &id, body.into(), None)).unwrap();
-    };
-    const DAY: i64 = 24 * 3600 * 1_000_000_000;
-    stage("old");
-    ahead.store(6 * DAY, Ordering::SeqCst);
-    stage("young");
-    assert_eq!(bench.store.drop_stale_blocks().unwrap(), 0);
-    ahead.store(8 * DAY, Ordering::SeqCst);
-    assert_eq!(bench.store.drop_stale_blocks().unwrap(), 1);
-    let none = Preconditions::default();
-    assert!(block_on(bench.store.get_block_list(&at("old"), &none)).is_err(), "nothing is left of it");
-    assert!(block_on(bench.store.get_block_list(&at("young"), &none)).is_ok());
-    bench.assert_clean();
-}
-
 /// What the files of the store take on the disk.
 fn disk_bytes(bench: &Bench) -> u64 {
     use std::os::unix::fs::MetadataExt;
