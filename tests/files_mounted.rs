@@ -108,7 +108,7 @@ async fn what_a_call_changed_is_seen_by_programs_when_it_has_answered() {
         // Sizes that are in the index, in one file, and changed in places.
         for size in [100_usize, 100_000, 3_000_000] {
             let name = format!("f{size}");
-            assert!(both.program(&name, |path| fs::metadata(path)).await.is_err(), "known not to be there");
+            assert!(both.program(&name, fs::metadata).await.is_err(), "known not to be there");
             both.put(&name, &vec![b'a'; size]).await;
             assert_eq!(both.program(&name, |path| fs::read(path).unwrap()).await, vec![b'a'; size]);
             let open = both.program(&name, |path| Arc::new(File::open(path).unwrap())).await;
@@ -133,11 +133,11 @@ async fn what_a_call_changed_is_seen_by_programs_when_it_has_answered() {
             assert_eq!((&seen[60..65], seen.len()), (&b"again"[..], size + 10), "{passthrough} {size}");
             let to = path(&format!("moved{size}"));
             both.rest.rename(&path(&name), &to, RenameRequest::default()).await.unwrap();
-            assert!(both.program(&name, |path| fs::metadata(path)).await.is_err());
+            assert!(both.program(&name, fs::metadata).await.is_err());
             let moved = both.program(&format!("moved{size}"), |path| fs::read(path).unwrap().len()).await;
             assert_eq!(moved, size + 10);
             both.rest.delete_file(&to, None).await.unwrap();
-            assert!(both.program(&format!("moved{size}"), |path| fs::metadata(path)).await.is_err());
+            assert!(both.program(&format!("moved{size}"), fs::metadata).await.is_err());
         }
     }
 }
@@ -163,7 +163,7 @@ async fn no_program_reads_a_slot_that_was_replaced_before_its_read_began() {
                         let mut reads = 0_u64;
                         while writers.load(Ordering::SeqCst) > 0 || reads < 10 {
                             reads += 1;
-                            if reads % 32 == 0 {
+                            if reads.is_multiple_of(32) {
                                 // Somebody who comes anew must not find old pages, either.
                                 drop(std::mem::replace(&mut open, File::open(&file).unwrap()));
                             }
@@ -256,7 +256,7 @@ async fn attributes_and_leases_count_on_both_sides() {
     both.rest.set_file_metadata(&path("a"), Metadata::new(), None).await.unwrap();
     both.rest.lease(&path("a"), LeaseAction::Acquire { proposed: LeaseId(5) }).await.unwrap();
     assert_eq!(both.program("a", write).await.unwrap_err().raw_os_error(), Some(libc::EBUSY));
-    let removed = both.program("a", |path| fs::remove_file(path)).await;
+    let removed = both.program("a", fs::remove_file).await;
     assert_eq!(removed.unwrap_err().raw_os_error(), Some(libc::EBUSY));
     both.program("a", |path| fs::read(path).unwrap()).await;
     both.rest.lease(&path("a"), LeaseAction::Release { id: LeaseId(5) }).await.unwrap();
