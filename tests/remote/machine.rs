@@ -173,9 +173,10 @@ impl Remote {
 
     pub fn try_start(&self) -> Output {
         leasefs()
-            .args(["mount", &self.source, "--cache-dir"])
+            .args(["mount", "--cache-dir"])
             .arg(self.folder.path().join("cache"))
             .args(&self.options)
+            .arg(&self.source)
             .arg(self.dir())
             .output()
             .unwrap()
