@@ -28,7 +28,7 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 [[ -n $url ]] || fail "the service did not start"
-timeout 60 "$leasefs" mount "$url/suites" --cache-dir "$base/cache" "$@" "$base/mount"
+timeout 60 "$leasefs" mount --cache-dir "$base/cache" "$@" "$url/suites" "$base/mount"
 timeout 500 "$suites/shell.sh" "$base/mount"
 timeout 300 "$suites/fsx.sh" "$base/mount"
 timeout 120 "$leasefs" umount "$base/mount"
