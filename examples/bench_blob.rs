@@ -5,15 +5,19 @@
 //! memory workloads, BENCH_PID (the server's process). Prints one number: operations, MiB or cycles per second; milliseconds
 //! for `list`; MiB of memory for `idle` and `upload`.
 
+mod load;
+
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use load::{Line, PATIENCE, repeat};
 
 const SMALL: usize = 4 << 10;
 const BLOCK: usize = 4 << 20;
@@ -28,8 +32,6 @@ const IDLE: usize = 10_000;
 const BLOCK_IDS: usize = 16;
 const ACCOUNT: &str = "devstoreaccount1";
 const CONTAINER: &str = "bench";
-/// No answer may take longer.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where requests go and what lets them in.
 struct Target {
@@ -57,181 +59,9 @@ impl Target {
     }
 }
 
-/// One kept connection.
-struct Line {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-    filled: usize,
-}
-
-/// What an answer's head says.
-struct Head {
-    status: u16,
-    length: Length,
-}
-
-enum Length {
-    Known(usize),
-    Chunked,
-}
-
-impl Line {
-    async fn open(target: &Target) -> io::Result<Line> {
-        let stream = TcpStream::connect(&target.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Line { stream, buffer: vec![0; 256 << 10], filled: 0 })
-    }
-
-    /// Sends a request and reads its answer. Returns the length of the body; fails unless the status is as expected.
-    async fn ask(&mut self, request: &[u8], expected: u16) -> io::Result<usize> {
-        self.stream.write_all(request).await?;
-        self.answer(expected, request.starts_with(b"HEAD")).await.map(|(length, _)| length)
-    }
-
-    /// Reads an answer; a body of up to one buffer is returned with it.
-    async fn answer(&mut self, expected: u16, is_head: bool) -> io::Result<(usize, Vec<u8>)> {
-        let (head, end) = self.head().await?;
-        let mut kept = Vec::new();
-        let length = match head.length {
-            _ if is_head => self.drop_to(end),
-            Length::Known(length) => self.body(end, length, &mut kept).await?,
-            Length::Chunked => self.chunks(end, &mut kept).await?,
-        };
-        if head.status != expected {
-            let text = String::from_utf8_lossy(&kept).into_owned();
-            return Err(io::Error::other(format!("status {} instead of {expected}: {text}", head.status)));
-        }
-        Ok((length, kept))
-    }
-
-    async fn fill(&mut self) -> io::Result<()> {
-        let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut self.buffer[self.filled..]))
-            .await
-            .map_err(|_| io::Error::other("no answer"))??;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.filled += read;
-        Ok(())
-    }
-
-    async fn head(&mut self) -> io::Result<(Head, usize)> {
-        loop {
-            let filled = &self.buffer[..self.filled];
-            if let Some(end) = filled.windows(4).position(|window| window == b"\r\n\r\n") {
-                return Ok((parse_head(&filled[..end])?, end + 4));
-            }
-            if self.filled == self.buffer.len() {
-                return Err(io::Error::other("a head that does not end"));
-            }
-            self.fill().await?;
-        }
-    }
-
-    /// Forgets what is before `end` of the buffer.
-    fn drop_to(&mut self, end: usize) -> usize {
-        self.buffer.copy_within(end..self.filled, 0);
-        self.filled -= end;
-        0
-    }
-
-    async fn body(&mut self, start: usize, length: usize, kept: &mut Vec<u8>) -> io::Result<usize> {
-        self.drop_to(start);
-        let mut missing = length;
-        loop {
-            let here = missing.min(self.filled);
-            if kept.len() + here <= self.buffer.len() {
-                kept.extend_from_slice(&self.buffer[..here]);
-            }
-            self.drop_to(here);
-            missing -= here;
-            if missing == 0 {
-                return Ok(length);
-            }
-            self.fill().await?;
-        }
-    }
-
-    async fn chunks(&mut self, start: usize, kept: &mut Vec<u8>) -> io::Result<usize> {
-        self.drop_to(start);
-        let mut total = 0;
-        loop {
-            let line = loop {
-                if let Some(end) = self.buffer[..self.filled].windows(2).position(|window| window == b"\r\n")
-                {
-                    break String::from_utf8_lossy(&self.buffer[..end]).into_owned();
-                }
-                self.fill().await?;
-            };
-            let size = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
-            let mut chunk = Vec::new();
-            self.body(line.len() + 2, size + 2, &mut chunk).await?;
-            if size == 0 {
-                return Ok(total);
-            }
-            chunk.truncate(size);
-            kept.extend_from_slice(&chunk);
-            total += size;
-        }
-    }
-}
-
-fn parse_head(bytes: &[u8]) -> io::Result<Head> {
-    let text = String::from_utf8_lossy(bytes);
-    let mut lines = text.split("\r\n");
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|word| word.parse().ok());
-    let mut length = Length::Known(0);
-    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-        if name.eq_ignore_ascii_case("content-length") {
-            length = Length::Known(value.trim().parse().map_err(io::Error::other)?);
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            length = Length::Chunked;
-        }
-    }
-    Ok(Head { status: status.ok_or_else(|| io::Error::other("no status"))?, length })
-}
-
-/// Runs `turn` on every connection again and again for the given time; returns the turns per second.
-async fn repeat<F>(target: &'static Target, connections: usize, seconds: f64, turn: F) -> io::Result<f64>
-where
-    F: AsyncFn(&mut Line, usize, usize) -> io::Result<()> + Copy + 'static,
-{
-    let mut lines = Vec::new();
-    for _ in 0..connections {
-        lines.push(Line::open(target).await?);
-    }
-    let start = Instant::now();
-    let end = start + Duration::from_secs_f64(seconds);
-    let local = tokio::task::LocalSet::new();
-    let turns = local
-        .run_until(async move {
-            let tasks: Vec<_> = lines
-                .into_iter()
-                .enumerate()
-                .map(|(connection, mut line)| {
-                    tokio::task::spawn_local(async move {
-                        let mut number = 0;
-                        while Instant::now() < end {
-                            turn(&mut line, connection, number).await?;
-                            number += 1;
-                        }
-                        Ok::<usize, io::Error>(number)
-                    })
-                })
-                .collect();
-            let mut total = 0;
-            for task in tasks {
-                total += task.await.map_err(io::Error::other)??;
-            }
-            Ok::<usize, io::Error>(total)
-        })
-        .await?;
-    Ok(turns as f64 / start.elapsed().as_secs_f64())
-}
-
 /// Makes the container; it may be there.
 async fn prepare(target: &'static Target) -> io::Result<()> {
-    let mut line = Line::open(target).await?;
+    let mut line = Line::open(&target.address).await?;
     let request = target.head("PUT", "", "restype=container&", "", 0);
     match line.ask(&request, 201).await {
         Err(error) if !error.to_string().contains("409") => Err(error),
@@ -248,7 +78,7 @@ async fn fill(target: &'static Target, prefix: &'static str, count: usize, size:
             let tasks: Vec<_> = (0..LINES)
                 .map(|first| {
                     tokio::task::spawn_local(async move {
-                        let mut line = Line::open(target).await?;
+                        let mut line = Line::open(&target.address).await?;
                         for number in (first..count).step_by(LINES) {
                             line.ask(&target.put(&format!("{prefix}{number:06}"), &vec![b'x'; size]), 201)
                                 .await?;
@@ -292,11 +122,11 @@ async fn put_block(
 
 /// A blob of 256 MiB in blocks, made once.
 async fn make_big(target: &'static Target) -> io::Result<()> {
-    let mut line = Line::open(target).await?;
+    let mut line = Line::open(&target.address).await?;
     if line.ask(&target.head("HEAD", "big", "", "", 0), 200).await.is_ok() {
         return Ok(());
     }
-    let mut line = Line::open(target).await?;
+    let mut line = Line::open(&target.address).await?;
     let body = vec![b'b'; BLOCK];
     let mut list = String::from("<BlockList>");
     for number in 0..BIG_BLOCKS {
@@ -311,7 +141,7 @@ async fn make_big(target: &'static Target) -> io::Result<()> {
 
 /// Lists everything below `list-` in pages and returns the milliseconds it took.
 async fn list(target: &'static Target) -> io::Result<f64> {
-    let mut line = Line::open(target).await?;
+    let mut line = Line::open(&target.address).await?;
     let start = Instant::now();
     let (mut marker, mut names) = (String::new(), 0);
     loop {
@@ -368,7 +198,7 @@ async fn idle(target: &'static Target) -> io::Result<f64> {
 /// What the server's memory grows by at most while 4 GiB are uploaded in one request.
 async fn upload(target: &'static Target) -> io::Result<f64> {
     let before = memory("VmRSS")?;
-    let mut line = Line::open(target).await?;
+    let mut line = Line::open(&target.address).await?;
     line.stream.write_all(&target.head("PUT", "upload", "", "x-ms-blob-type: BlockBlob\r\n", UPLOAD)).await?;
     let part = vec![b'u'; 1 << 20];
     let mut most = before;
@@ -395,7 +225,7 @@ async fn measure(
     match workload {
         "put" => {
             let stamp = std::process::id();
-            repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
+            repeat(&target.address, connections, seconds, async move |line: &mut Line, connection, number| {
                 line.ask(&target.put(&format!("put-{stamp}-{connection}-{number}"), &[b'p'; SMALL]), 201)
                     .await
                     .map(drop)
@@ -410,7 +240,7 @@ async fn measure(
         }
         "get" | "head" => {
             let method = if workload == "get" { "GET" } else { "HEAD" };
-            repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
+            repeat(&target.address, connections, seconds, async move |line: &mut Line, connection, number| {
                 let name = format!("get-{:06}", (connection * 37 + number) % SMALL_BLOBS);
                 let length = line.ask(&target.head(method, &name, "", "", 0), 200).await?;
                 if method == "GET" && length != SMALL {
@@ -422,16 +252,20 @@ async fn measure(
             .await
         }
         "block" => {
-            let turns =
-                repeat(target, connections, seconds, async move |line: &mut Line, connection, number| {
+            let turns = repeat(
+                &target.address,
+                connections,
+                seconds,
+                async move |line: &mut Line, connection, number| {
                     let body = vec![b'b'; BLOCK];
                     put_block(line, target, &format!("block-{connection}"), number % BLOCK_IDS, &body).await
-                })
-                .await?;
+                },
+            )
+            .await?;
             Ok(mib(turns, BLOCK))
         }
         "getbig" => {
-            let turns = repeat(target, connections, seconds, async move |line: &mut Line, _, _| {
+            let turns = repeat(&target.address, connections, seconds, async move |line: &mut Line, _, _| {
                 let length = line.ask(&target.head("GET", "big", "", "", 0), 200).await?;
                 if length == BIG_BLOCKS * BLOCK { Ok(()) } else { Err(io::Error::other("wrong length")) }
             })
@@ -440,7 +274,7 @@ async fn measure(
         }
         "list" => list(target).await,
         "lease" => {
-            repeat(target, connections, seconds, async move |line: &mut Line, connection, _| {
+            repeat(&target.address, connections, seconds, async move |line: &mut Line, connection, _| {
                 let id = format!("{connection:08x}-0000-4000-8000-000000000000");
                 let name = format!("get-{connection:06}");
                 for (action, status) in [("acquire", 201), ("renew", 200), ("release", 200)] {

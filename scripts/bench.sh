@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Speed of leasefs beside ext4, the floor of the platform, and rclone; of its Blob service beside Azurite.
-# Usage: scripts/bench.sh [mount|scale|blob|azure|quick|blob-quick|azure-quick|all]
+# Usage: scripts/bench.sh [mount|scale|blob|files|azure|quick|blob-quick|files-quick|azure-quick|all]
 #   mount   every workload on every system (about 12 minutes), saved to docs/benchmarks/DATE-mount.md
 #   scale   cost per file at a million files, resident memory (about 8 minutes), saved to docs/benchmarks/DATE-scale.md
 #   blob    the Blob service beside Azurite (about 4 minutes), saved to docs/benchmarks/DATE-blob.md
+#   files   the Files endpoint beside the Blob endpoint of the same process (about 3 minutes), docs/benchmarks/DATE-files.md
 #   azure   remote shares beside rclone, also over a slow line (about 30 minutes), saved to docs/benchmarks/DATE-azure.md
-#   quick, blob-quick, azure-quick   the workloads of mount, blob or azure, small and once; printed only
-#   all     mount, scale, blob and azure
+#   quick, blob-quick, files-quick, azure-quick   the workloads of mount, blob, files or azure, small and once; printed only
+#   all     mount, scale, blob, files and azure
 # BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again. BENCH_SYSTEMS and BENCH_ROWS choose
 # a part of mount, AZURE_SETTINGS, AZURE_SYSTEMS and AZURE_ROWS one of azure; with BENCH_RESULTS=FILE the values of several such runs are collected and make one table.
 set -euo pipefail
@@ -17,21 +18,22 @@ source "$HERE/bench/systems.sh"
 source "$HERE/bench/rows.sh"
 source "$HERE/bench/scale.sh"
 source "$HERE/bench/blob.sh"
+source "$HERE/bench/files.sh"
 source "$HERE/bench/azure.sh"
 
 what=${1:-mount}
 case $what in
-    mount | scale | blob | azure | quick | blob-quick | azure-quick | all) ;;
-    *) sed -n '2,10s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
+    mount | scale | blob | files | azure | quick | blob-quick | files-quick | azure-quick | all) ;;
+    *) sed -n '2,11s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
-if [[ $what == blob* ]]; then
-    build_release bench_blob
+if [[ $what == blob* || $what == files* ]]; then
+    build_release bench_blob bench_files
 elif [[ $what == azure* ]]; then
     need fusermount3:fuse3 fio:fio git:git curl:curl
     build_release fault_proxy
 else
     need fusermount3:fuse3 fio:fio git:git taskset:util-linux curl:curl
-    build_release fuse_floor bench_meta bench_blob fault_proxy
+    build_release fuse_floor bench_meta bench_blob bench_files fault_proxy
 fi
 DRIVER=$TARGET/release/examples/bench_meta
 
@@ -100,6 +102,14 @@ fi
 if [[ $what == blob || $what == all ]]; then
     bench_blob 1.5 3
     publish blob
+fi
+if [[ $what == files-quick ]]; then
+    bench_files 0.5 1
+    cat "$BASE/table.md"
+fi
+if [[ $what == files || $what == all ]]; then
+    bench_files 1.5 3
+    publish files
 fi
 if [[ $what == azure-quick ]]; then
     AZURE_MIB=64 AZURE_CHANGE_MIB=32 AZURE_SMALL=100 AZURE_TREE=500 AZURE_RENAMED=50

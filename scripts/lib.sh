@@ -11,6 +11,7 @@ FSX_VERSION=0.3.2
 RCLONE_VERSION=1.75.2
 AZURITE_VERSION=3.37.0
 AZURE_BLOB_SDK=azure-storage-blob==12.31.1
+AZURE_FILES_SDK=azure-storage-file-share==12.27.1
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -110,6 +111,21 @@ start_blob_server() {
     done
     tail -n 20 "$dir.log" >&2
     fail "$server does not answer on port $port"
+}
+
+# start_server ADDRESS LOG COMMAND...: starts it and waits until it answers there. Sets SERVER_PID; output goes to LOG.log.
+start_server() {
+    local address=$1 log=$2.log waited
+    shift 2
+    "$@" >"$log" 2>&1 &
+    SERVER_PID=$!
+    for ((waited = 0; waited < 300; waited++)); do
+        if (exec 3<>"/dev/tcp/${address%:*}/${address##*:}") 2>/dev/null; then return 0; fi
+        kill -0 "$SERVER_PID" 2>/dev/null || break
+        sleep 0.1
+    done
+    tail -n 20 "$log" >&2
+    fail "$1 does not answer on $address"
 }
 
 # Ends a server started above; says so when it did not end by itself.

@@ -4,7 +4,8 @@
 #   no NAME   everything; --quick leaves out the long suites
 #   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), demo, or a suite of
 #             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite),
-#             contract (the store's contract over HTTP, on Azurite), kill, remote (shell and fsx on a mount of leasefs serve)
+#             contract (the store's contract over HTTP, on Azurite), kill; files (the Files service judged by the official SDK),
+#             remote (shell and fsx on a mount of leasefs serve)
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -12,7 +13,7 @@ cd "$ROOT"
 
 CHECKS=(format lint docs unit licences)
 SUITES=(shell trees git cbuild sequences editor sqlite locks demo pjdfstest fsx)
-SERVICES=(sdk azurite contract kill remote)
+SERVICES=(sdk azurite contract kill files remote)
 LONG=(sequences editor sqlite fsx kill remote)
 
 quick=
@@ -147,6 +148,8 @@ if wanted demo; then
     # It mounts a share of its own, and checks what it shows.
     step "lock conflict demo (passthrough)" env LEASEFS="$LEASEFS" timeout 300 scripts/lock-conflict-demo.sh
     step "lock conflict demo (daemon)" env LEASEFS="$LEASEFS" timeout 300 scripts/lock-conflict-demo.sh --no-passthrough
+    step "rest conflict demo (passthrough)" env LEASEFS="$LEASEFS" timeout 300 scripts/rest-conflict-demo.sh
+    step "rest conflict demo (daemon)" env LEASEFS="$LEASEFS" timeout 300 scripts/rest-conflict-demo.sh --no-passthrough
 fi
 if wanted pjdfstest; then
     if [[ $(id -u) == 0 ]]; then
@@ -157,13 +160,16 @@ if wanted pjdfstest; then
     fi
 fi
 
-if wanted sdk || wanted kill || wanted remote; then
+if wanted sdk || wanted kill || wanted files || wanted remote; then
     step "build (release)" build_release
     export LEASEFS=$TARGET/release/leasefs
 fi
 if wanted sdk; then service "sdk (leasefs)" scripts/suites/sdk.sh leasefs; fi
 if wanted azurite; then service "sdk (azurite)" scripts/suites/sdk.sh azurite; fi
 if wanted contract; then service "contract (azurite)" scripts/suites/contract.sh; fi
+if wanted files; then
+    for side in serve mount daemon; do service "sdk-files ($side)" scripts/suites/sdk-files.sh "$side"; done
+fi
 if wanted remote; then
     step "tool fsx" cargo_tool fsx "$FSX_VERSION"
     step "remote mount (passthrough)" timeout 900 scripts/suites/remote.sh

@@ -16,6 +16,8 @@ mod accounts;
 mod crowd;
 #[path = "blob_service/framing.rs"]
 mod framing;
+#[path = "blob_service/fuzz.rs"]
+mod fuzz;
 #[path = "blob_service/hammer.rs"]
 mod hammer;
 #[path = "blob_service/life.rs"]

@@ -5,5 +5,9 @@
 
 #[path = "files_engine/basics.rs"]
 mod basics;
+#[path = "files_engine/conflicts.rs"]
+mod conflicts;
+#[path = "files_engine/shares.rs"]
+mod shares;
 #[path = "files_engine/world.rs"]
 mod world;

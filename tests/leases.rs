@@ -5,6 +5,8 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
+#[path = "leases/closing.rs"]
+mod closing;
 #[path = "leases/conflicts.rs"]
 mod conflicts;
 #[path = "leases/holding.rs"]
@@ -13,3 +15,5 @@ mod holding;
 mod passthrough;
 #[path = "leases/rig.rs"]
 mod rig;
+#[path = "leases/shapes.rs"]
+mod shapes;

@@ -7,6 +7,8 @@
 
 #[path = "mirror/crashes.rs"]
 mod crashes;
+#[path = "mirror/faults.rs"]
+mod faults;
 #[path = "mirror/later.rs"]
 mod later;
 #[path = "mirror/names.rs"]

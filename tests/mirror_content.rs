@@ -103,7 +103,9 @@ async fn many_opens_of_a_cold_small_file_share_one_request() {
         open.await.unwrap();
     }
     assert_eq!(rig.line.methods(), ["GET"]);
-    assert!(rig.local.reader(&rig.here("small")).unwrap().as_bytes().unwrap() == &content[..]);
+    let mut got = vec![0; content.len()];
+    rig.local.reader(&rig.here("small")).unwrap().read_at(&mut got, 0).unwrap();
+    assert!(got == content);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,6 +255,89 @@ async fn the_cache_keeps_its_limit_and_what_is_open() {
     rig.line.forget();
     assert!(rig.read("f05").await == contents[5]);
     assert_eq!(rig.line.methods(), ["HEAD"], "the order survives a restart, and so does what is here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_change_of_a_big_cold_file_brings_little_and_reads_right() {
+    for restarted in [false, true] {
+        let mut rig = Rig::new(MirrorOptions { ahead_bytes: 0, ..MirrorOptions::default() }).await;
+        let mut content = rig.put("big", 16 * MIB).await;
+        rig.mirror.refresh_directory(None).await.unwrap();
+        rig.line.forget();
+        let fetch = rig.open("big").await;
+        let at = rig.here("big");
+        let range = 5 * MIB + 100..5 * MIB + 4196;
+        rig.change("big", range.clone(), 7).await;
+        content[range.start as usize..range.end as usize].fill(7);
+        let before_push = support::read(&*fetch, &rig.local, &at, 5 * MIB..6 * MIB).await.unwrap();
+        assert!(before_push == content[5 * MIB as usize..6 * MIB as usize], "the old bytes under the change");
+        rig.push("big").await.unwrap();
+        assert!(rig.there("big").await == content);
+        let brought = rig.line.ranges_bytes();
+        assert!(brought < 6 * MIB, "{brought} bytes for a change of 4 KiB and a read of 1 MiB");
+        drop(fetch);
+        if restarted {
+            rig.restart().await;
+        }
+        assert!(rig.read("big").await == content, "restarted: {restarted}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_cut_and_grown_again_has_no_old_bytes() {
+    let rig = Rig::new(MirrorOptions { ahead_bytes: 0, ..MirrorOptions::default() }).await;
+    let mut content = rig.put("cut", 8 * MIB).await;
+    rig.mirror.refresh_directory(None).await.unwrap();
+    let fetch = rig.open("cut").await;
+    rig.resize("cut", 3 * MIB + 5).await;
+    rig.resize("cut", 6 * MIB).await;
+    content.truncate(3 * MIB as usize + 5);
+    content.resize(6 * MIB as usize, 0);
+    assert!(rig.read("cut").await == content, "before it is pushed");
+    rig.push("cut").await.unwrap();
+    assert!(rig.there("cut").await == content);
+    drop(fetch);
+    assert!(rig.read("cut").await == content, "after it is pushed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_pushed_is_never_evicted() {
+    let rig = Rig::new(MirrorOptions { cache_size: MIB, ..MirrorOptions::default() }).await;
+    let mut mine = rig.put("mine", 2 * MIB).await;
+    rig.put("other", 4 * MIB).await;
+    rig.mirror.refresh_directory(None).await.unwrap();
+    assert!(rig.read("mine").await == mine);
+    rig.change("mine", 0..4096, 9).await;
+    mine[..4096].fill(9);
+    rig.read("other").await;
+    let is_here = |name: &str| rig.local.reader(&rig.here(name)).unwrap().pieces()[0].source.is_some();
+    limit("the other is evicted", || !is_here("other")).await;
+    let mut content = vec![0; mine.len()];
+    rig.local.reader(&rig.here("mine")).unwrap().read_at(&mut content, 0).unwrap();
+    assert!(content == mine);
+    rig.push("mine").await.unwrap();
+    assert!(rig.there("mine").await == mine);
+    rig.put("third", MIB).await;
+    rig.mirror.refresh_name(&name("third")).await.unwrap();
+    rig.read("third").await;
+    limit("what is pushed can go", || !is_here("mine")).await;
+    assert!(rig.read("mine").await == mine);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_file_follows_its_rename() {
+    let rig = Rig::new(MirrorOptions { ahead_bytes: 0, ..MirrorOptions::default() }).await;
+    let content = rig.put("d/old", 8 * MIB).await;
+    for directory in [None, Some(name("d"))] {
+        rig.mirror.refresh_directory(directory.as_ref()).await.unwrap();
+    }
+    let fetch = rig.open("d/old").await;
+    rig.rename("d", "e").await;
+    let at = rig.here("e/old");
+    let got = support::read(&*fetch, &rig.local, &at, 0..8 * MIB).await.unwrap();
+    assert!(got == content, "through the open that was there before");
+    drop(fetch);
+    assert!(rig.read("e/old").await == content);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
+#[allow(dead_code)] // Other tests use the rest.
 mod common;
 #[path = "remote/machine.rs"]
 mod machine;

@@ -29,17 +29,18 @@ Examples:
   leasefs lease ~/share/job.lock -- ./job     only one machine runs job at a time
   leasefs status                              who holds what
   leasefs check                               look for damage in the embedded store
-  leasefs serve                               serve blobs to Azure SDKs at 127.0.0.1:10000
+  leasefs serve                               serve blobs and files to Azure SDKs at 127.0.0.1:10000 and :10004
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 75 refused by a conflict: try again later.";
 
 const SERVE_NOTES: &str = "\
 Every answer of success means the change survives a power loss. SIGTERM and
-SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md has the
-limits and what is not supported.
+SIGINT let running requests finish, then end. docs/BLOB-SERVICE.md and
+docs/FILES-SERVICE.md have the limits and what is not supported.
 
 Examples:
   leasefs serve                                      UseDevelopmentStorage=true works at once
+  leasefs serve --files-addr 127.0.0.1:10004         only the Files service
   leasefs serve --blob-addr 0.0.0.0:443 --account mine --account-key-file keys \\
                 --tls-cert chain.pem --tls-key key.pem";
 
@@ -50,8 +51,8 @@ Options for -o (separated by commas), and for a --config file (one per line,
   share_rule=PATTERN=POLICY (again for more)  concurrency=STRATEGY
   lease=SECONDS|infinite  mandatory_locks
   cache_dir=DIR  cache_size=SIZE  attr_ttl=SECONDS  write_back
-  blob_addr=ADDR  account=NAME  account_key_file=FILE  accounts=FILE
-  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
+  blob_addr=ADDR  files_addr=ADDR  account=NAME  account_key_file=FILE
+  accounts=FILE  tls_cert=FILE  tls_key=FILE  copy_from=WHOM
   ro  rw  allow_other  no_passthrough
   threads=N  log=LEVEL  log_file=FILE  atime noatime dev nodev exec noexec
   suid nosuid sync async dirsync
@@ -116,7 +117,7 @@ pub(super) enum Command {
     Undelete(UndeleteArgs),
     /// Check the embedded store for damage
     Check(CheckArgs),
-    /// Serve the embedded store's blobs over the Azure Blob protocol
+    /// Serve the embedded store over the Azure Blob and Files protocols
     Serve(Box<ServeArgs>),
 }
 
@@ -190,7 +191,11 @@ pub(super) struct MountArgs {
     #[arg(long, value_name = "ADDR")]
     pub(super) blob_addr: Option<SocketAddr>,
 
-    #[command(flatten, next_help_heading = "With --blob-addr")]
+    /// Serve the files over the Azure Files protocol too, at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "With --blob-addr or --files-addr")]
     pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
@@ -263,9 +268,13 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
 
-    /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:10000")]
-    pub(super) blob_addr: SocketAddr,
+    /// Where to serve blobs; port 0 takes a free one [default: 127.0.0.1:10000, unless only --files-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    /// Where to serve files; port 0 takes a free one [default: 127.0.0.1:10004, unless only --blob-addr is given]
+    #[arg(long, value_name = "ADDR")]
+    pub(super) files_addr: Option<SocketAddr>,
 
     #[command(flatten)]
     pub(super) endpoint: EndpointArgs,

@@ -13,13 +13,16 @@ use nix::unistd::{getgid, getuid};
 use super::config::MountPlan;
 use super::control::{Status, Steward};
 use super::detach;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, FilesEndpoint};
 use super::error::CliError;
 use super::overview;
 use super::processes;
 use super::remote::Connected;
 use super::settings::DeleteChoice;
 use crate::fs::attributes::DefaultOwner;
+use crate::fs::policy::SharePolicies;
+use crate::fs::shares::Shares;
+use crate::fs::strategy::Fencing;
 use crate::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError};
 use crate::fuse::{self, MountConfig, Mounted};
 use crate::share::OpenId;
@@ -33,6 +36,8 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Backend {
     store: Arc<EmbeddedStore>,
     engine: Arc<Engine>,
+    /// How engines of other shares behave.
+    config: EngineConfig,
     /// Something the user should know.
     pub(super) note: Option<String>,
     /// What is not at the service yet stays in the cache directory for the next mount.
@@ -59,16 +64,19 @@ impl Backend {
         }
         let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
         let (engine, note) = match &plan.remote {
-            None => (Engine::start(blobs, plan.share.clone(), config).await, None),
+            None => (Engine::start(blobs, plan.share.clone(), config.clone()).await, None),
             Some(remote) => {
                 let Connected { mirror, attr_ttl, note } = remote.connect(&store, plan.share.clone()).await?;
-                (Engine::start_remote(blobs, plan.share.clone(), config, mirror, attr_ttl).await, note)
+                (
+                    Engine::start_remote(blobs, plan.share.clone(), config.clone(), mirror, attr_ttl).await,
+                    note,
+                )
             }
         };
         let engine = engine.map_err(|e| {
             CliError::Failed(format!("{} in {} cannot be opened: {e}", plan.title(), plan.data.display()))
         })?;
-        Ok(Self { store, engine, note, keep_rest: AtomicBool::new(false) })
+        Ok(Self { store, engine, config, note, keep_rest: AtomicBool::new(false) })
     }
 
     /// Serves the blobs too, if the plan says so. Must be called on the runtime.
@@ -77,6 +85,16 @@ impl Backend {
             Some(endpoint) => endpoint.start(&plan.data, &self.store).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Serves the files of all shares too, if the plan says so: those of the mounted share through the mount's own
+    /// engine. Must be called on the runtime.
+    pub(super) fn serve_files(&self, plan: &MountPlan) -> Result<Option<FilesEndpoint>, CliError> {
+        let Some(endpoint) = &plan.files else { return Ok(None) };
+        let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&self.store);
+        let shares = Shares::new(store, self.config.clone());
+        shares.adopt(Arc::clone(&self.engine));
+        endpoint.start_files(shares).map(Some)
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
@@ -153,6 +171,20 @@ impl Steward for Backend {
             Err(problem) => Err(problem.to_string()),
         }
     }
+}
+
+/// The shares of a store that nobody has mounted.
+pub(super) fn shares(store: &Arc<EmbeddedStore>) -> Arc<Shares> {
+    let config = EngineConfig {
+        delete: DeleteRule::Smb,
+        passthrough: false,
+        owner: DefaultOwner { uid: getuid().as_raw(), gid: getgid().as_raw() },
+        policies: SharePolicies::default(),
+        fencing: Fencing::default(),
+        mandatory_locks: false,
+    };
+    let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(store);
+    Shares::new(store, config)
 }
 
 /// Opens the store in `data`; waits a moment for a process that is just ending.

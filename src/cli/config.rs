@@ -42,6 +42,8 @@ pub(super) struct MountPlan {
     pub(super) foreground: bool,
     /// Serve the blobs too, at this endpoint.
     pub(super) blobs: Option<EndpointPlan>,
+    /// Serve the files too, at this endpoint.
+    pub(super) files: Option<EndpointPlan>,
     /// Check everything, mount nothing.
     pub(super) fake: bool,
     pub(super) log: LogLevel,
@@ -67,6 +69,7 @@ impl MountPlan {
             attr_ttl: args.attr_ttl,
             write_back: args.write_back.then_some(true),
             blob_addr: args.blob_addr,
+            files_addr: args.files_addr,
             endpoint: args.endpoint,
             read_only: args.read_only.then_some(true),
             allow_other: args.allow_other.then_some(true),
@@ -120,17 +123,18 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
-        if remote.is_some() && settings.blob_addr.is_some() {
-            let text = "--blob-addr is for the embedded store; a remote share is served already";
+        if remote.is_some() && (settings.blob_addr.is_some() || settings.files_addr.is_some()) {
+            let text =
+                "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
             return Err(CliError::Usage(text.to_owned()));
         }
-        let blobs = match settings.blob_addr {
-            Some(addr) => Some(EndpointPlan::new(addr, settings.endpoint)?),
-            None if settings.endpoint.is_empty() => None,
-            None => {
-                return Err(CliError::Usage("accounts, TLS files and --copy-from need --blob-addr".into()));
-            }
-        };
+        let at =
+            |addr: Option<_>| addr.map(|addr| EndpointPlan::new(addr, settings.endpoint.clone())).transpose();
+        let (blobs, files) = (at(settings.blob_addr)?, at(settings.files_addr)?);
+        if blobs.is_none() && files.is_none() && !settings.endpoint.is_empty() {
+            let text = "accounts, TLS files and --copy-from need --blob-addr or --files-addr";
+            return Err(CliError::Usage(text.into()));
+        }
         Ok(Self {
             mountpoint: absolute(dir)?,
             data: absolute(&data)?,
@@ -147,6 +151,7 @@ impl MountPlan {
             kernel_flags: settings.flags.names(),
             foreground: false,
             blobs,
+            files,
             fake: false,
             log: settings.log.unwrap_or(LogLevel::Info),
             log_file: settings.log_file.as_deref().map(absolute).transpose()?,

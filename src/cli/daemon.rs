@@ -114,6 +114,7 @@ fn live(
         let backend = Arc::new(Backend::open(plan).await?);
         let mut signals = Signals::new()?;
         let mut endpoint = backend.serve_blobs(plan).await?;
+        let files = backend.serve_files(plan)?;
         let mounted = backend.mount(plan, mountpoint)?;
         let detacher = Detacher::new(mountpoint.to_owned())?;
         first_answer(mountpoint).await?;
@@ -124,6 +125,10 @@ fn live(
         if let Some(endpoint) = &endpoint {
             tracing::info!(url = endpoint.url, "blobs are served");
             reporter.note(&format!("blobs are served at {}", endpoint.url));
+        }
+        if let Some(endpoint) = &files {
+            tracing::info!(url = endpoint.url, "files are served");
+            reporter.note(&format!("files are served at {}", endpoint.url));
         }
         if let Some(note) = &backend.note {
             tracing::info!("{note}");
@@ -141,6 +146,9 @@ fn live(
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
+        if let Some(endpoint) = files {
+            endpoint.stop().await;
+        }
         if let Some(endpoint) = endpoint {
             endpoint.stop().await.unwrap_or_else(|problem| tracing::error!("{problem}"));
         }
@@ -158,7 +166,7 @@ fn live(
 }
 
 /// Waits for a signal to end.
-async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
+pub(super) async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
     match endpoint {
         Some(endpoint) => endpoint.until_signal(signals).await,
         None => {

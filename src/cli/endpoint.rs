@@ -1,6 +1,8 @@
-//! The blob endpoint of `leasefs serve` and of `leasefs mount --blob-addr`: from what was typed to a running server.
+//! The endpoints of `leasefs serve` and of `leasefs mount --blob-addr`: from what was typed to a running server.
 //!
 //! Keys come from files, never from arguments, and are never printed.
+
+mod files;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,8 +18,10 @@ use super::paths;
 use super::signals::{Heard, Signals};
 use crate::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use crate::rest::blobs::{BlobAccounts, CopySources, Stores};
-use crate::rest::server::{Limits, Server, ServerConfig, load_tls};
+use crate::rest::server::{Limits, Protocol, Server, ServerConfig, load_tls};
 use crate::store::embedded::EmbeddedStore;
+
+pub(super) use files::FilesEndpoint;
 
 /// A key file larger than this is not one.
 const KEY_FILE_MAX: u64 = 4 * 1024;
@@ -85,33 +89,42 @@ impl EndpointPlan {
     pub(super) async fn start(&self, data: &Path, store: &Arc<EmbeddedStore>) -> Result<Endpoint, CliError> {
         let mut stores = AccountStores::new(data, Arc::clone(store));
         let (accounts, served) = self.accounts(&mut stores).await?;
-        let tls = match &self.tls {
-            Some((certificate, key)) => {
-                Some(load_tls(certificate, key).map_err(|problem| CliError::Failed(problem.to_string()))?)
-            }
-            None => None,
-        };
-        let copy = match self.copy {
-            CopyChoice::Own => CopySources::Own,
-            CopyChoice::Loopback => CopySources::Loopback,
-            CopyChoice::Any => CopySources::Any,
-        };
-        let service = BlobAccounts::new(store.durable_user(), copy);
+        let service = BlobAccounts::new(store.durable_user(), self.copy_sources());
         service.serve(&accounts, &served);
-        let config = ServerConfig { addr: self.addr, tls, limits: Limits::default() };
-        let server = Server::start(&config, Arc::clone(&service))
-            .map_err(|problem| cannot_listen(self.addr, &problem))?;
-        if self.tls.is_none() && !is_loopback(self.addr.ip()) {
-            tracing::warn!(addr = %server.addr(), "without --tls-cert and --tls-key, content and signatures travel unencrypted");
-        }
+        let server = self.listen("--blob-addr", Arc::clone(&service))?;
         Ok(Endpoint {
-            connection: self.connection_string(server.addr()),
+            connection: self.connection_string("BlobEndpoint", server.addr()),
             url: self.url(server.addr()),
             server,
             plan: self.clone(),
             service,
             stores,
         })
+    }
+
+    /// Listens, and answers with `protocol`. `option` is where the address was given.
+    fn listen<P: Protocol>(&self, option: &str, protocol: Arc<P>) -> Result<Server, CliError> {
+        let tls = match &self.tls {
+            Some((certificate, key)) => {
+                Some(load_tls(certificate, key).map_err(|problem| CliError::Failed(problem.to_string()))?)
+            }
+            None => None,
+        };
+        let config = ServerConfig { addr: self.addr, tls, limits: Limits::default() };
+        let server =
+            Server::start(&config, protocol).map_err(|problem| cannot_listen(self.addr, option, &problem))?;
+        if self.tls.is_none() && !is_loopback(self.addr.ip()) {
+            tracing::warn!(addr = %server.addr(), "without --tls-cert and --tls-key, content and signatures travel unencrypted");
+        }
+        Ok(server)
+    }
+
+    fn copy_sources(&self) -> CopySources {
+        match self.copy {
+            CopyChoice::Own => CopySources::Own,
+            CopyChoice::Loopback => CopySources::Loopback,
+            CopyChoice::Any => CopySources::Any,
+        }
     }
 
     /// The accounts, and a store for each.
@@ -125,6 +138,11 @@ impl EndpointPlan {
                 (listed.accounts, served)
             }
         };
+        self.refuse_known_keys(&accounts)?;
+        Ok((accounts, served))
+    }
+
+    fn refuse_known_keys(&self, accounts: &Accounts) -> Result<(), CliError> {
         if accounts.has_development_key() && !is_loopback(self.addr.ip()) {
             return Err(CliError::Failed(format!(
                 "the address {} can be reached from other machines, and one of the keys is known to everybody; \
@@ -132,7 +150,7 @@ impl EndpointPlan {
                 self.addr
             )));
         }
-        Ok((accounts, served))
+        Ok(())
     }
 
     /// The account's name, to show.
@@ -151,7 +169,7 @@ impl EndpointPlan {
     }
 
     /// What a client needs, to paste. The well-known key is no secret; a key of one's own is not shown.
-    fn connection_string(&self, addr: SocketAddr) -> String {
+    fn connection_string(&self, service: &str, addr: SocketAddr) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let key = match &self.whom {
             Whom::Development => DEVELOPMENT_KEY.to_owned(),
@@ -159,7 +177,7 @@ impl EndpointPlan {
             Whom::Listed(file) => format!("(its key in {})", file.display()),
         };
         format!(
-            "DefaultEndpointsProtocol={scheme};AccountName={};AccountKey={key};BlobEndpoint={};",
+            "DefaultEndpointsProtocol={scheme};AccountName={};AccountKey={key};{service}={};",
             self.account_name(),
             self.url(addr)
         )
@@ -223,13 +241,13 @@ fn read_keys(path: &Path) -> Result<Vec<String>, CliError> {
     }
 }
 
-fn cannot_listen(addr: SocketAddr, problem: &io::Error) -> CliError {
+fn cannot_listen(addr: SocketAddr, option: &str, problem: &io::Error) -> CliError {
     CliError::Failed(match problem.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("the address {addr} is in use by another program; choose another port with --blob-addr")
+            format!("the address {addr} is in use by another program; choose another port with {option}")
         }
         io::ErrorKind::AddrNotAvailable => {
-            format!("the address {addr} is not one of this machine's; choose another one with --blob-addr")
+            format!("the address {addr} is not one of this machine's; choose another one with {option}")
         }
         io::ErrorKind::PermissionDenied => {
             format!("the port {} needs more rights than this user has; choose one above 1023", addr.port())

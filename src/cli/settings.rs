@@ -31,7 +31,7 @@ const TTL_SECONDS_MAX: f64 = 3600.0;
 /// The names a person may use, for messages and help.
 pub(super) const ALLOWED: &str = "data=DIR, share=NAME, delete=smb|posix, share_policy=POLICY, \
      share_rule=PATTERN=POLICY, concurrency=STRATEGY, lease=SECONDS|infinite, mandatory_locks, cache_dir=DIR, cache_size=SIZE, \
-     attr_ttl=SECONDS, write_back, blob_addr=ADDR, account=NAME, \
+     attr_ttl=SECONDS, write_back, blob_addr=ADDR, files_addr=ADDR, account=NAME, \
      account_key_file=FILE, accounts=FILE, tls_cert=FILE, tls_key=FILE, copy_from=WHOM, ro, rw, allow_other, no_passthrough, threads=N, log=LEVEL, log_file=FILE, atime, noatime, dev, nodev, exec, noexec, suid, nosuid, sync, async, dirsync; \
      accepted without effect: defaults, auto, noauto, user, users, nouser, owner, group, nofail, _netdev, relatime, \
      nodiratime, x-*, comment=*";
@@ -82,6 +82,8 @@ pub(super) struct Settings {
     pub(super) attr_ttl: Option<Duration>,
     pub(super) write_back: Option<bool>,
     pub(super) blob_addr: Option<SocketAddr>,
+    /// Serve the files at this address.
+    pub(super) files_addr: Option<SocketAddr>,
     pub(super) endpoint: EndpointArgs,
     pub(super) read_only: Option<bool>,
     pub(super) allow_other: Option<bool>,
@@ -179,6 +181,7 @@ impl Settings {
             attr_ttl: self.attr_ttl.or(weaker.attr_ttl),
             write_back: self.write_back.or(weaker.write_back),
             blob_addr: self.blob_addr.or(weaker.blob_addr),
+            files_addr: self.files_addr.or(weaker.files_addr),
             endpoint: self.endpoint.or(weaker.endpoint),
             read_only: self.read_only.or(weaker.read_only),
             allow_other: self.allow_other.or(weaker.allow_other),
@@ -222,10 +225,11 @@ impl Settings {
             ("threads", Some(count)) => {
                 self.threads = Some(parse_threads(count).map_err(|why| bad(name, count, why))?);
             }
-            ("blob_addr", Some(addr)) => {
+            ("blob_addr" | "files_addr", Some(addr)) => {
                 let why =
                     |_| bad(name, addr, "an address with a port is expected, such as 127.0.0.1:10000".into());
-                self.blob_addr = Some(addr.parse().map_err(why)?);
+                let place = if name == "blob_addr" { &mut self.blob_addr } else { &mut self.files_addr };
+                *place = Some(addr.parse().map_err(why)?);
             }
             ("copy_from", Some(whom)) => self.endpoint.copy_from = Some(choice(name, whom)?),
             ("account", Some(account)) => self.endpoint.account = Some(non_empty(name, account)?.into()),
@@ -244,7 +248,8 @@ impl Settings {
             (
                 "data" | "share" | "delete" | "share_policy" | "share_rule" | "concurrency" | "lease"
                 | "cache_dir" | "cache_size" | "attr_ttl" | "threads" | "log" | "log_file" | "blob_addr"
-                | "copy_from" | "account" | "account_key_file" | "accounts" | "tls_cert" | "tls_key",
+                | "files_addr" | "copy_from" | "account" | "account_key_file" | "accounts" | "tls_cert"
+                | "tls_key",
                 None,
             ) => {
                 return Err(OptionError::NeedsValue(name.to_owned()));
@@ -464,6 +469,7 @@ mod tests {
             attr_ttl: Some(Duration::from_millis(500)),
             write_back: Some(true),
             blob_addr: None,
+            files_addr: None,
             endpoint: EndpointArgs::default(),
             read_only: Some(true),
             allow_other: Some(true),

@@ -48,12 +48,29 @@ impl Engine {
         must_keep_data_access(handle.permit.access(), claim.access)?;
         let before = handle.permit.claim().ok_or(FsError::BadHandle)?;
         handle.permit.reclaim(claim).await?;
-        if let Err(error) = self.fit_lease(&handle, claim).await {
+        let fits = match self.fit_lease(&handle, claim).await {
+            Ok(()) => self.may_claim_delete(handle.file.ino(), before, claim).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = fits {
             // It fitted a moment ago; if it does not any more, the open keeps what it asked for.
             handle.permit.reclaim(before).await.ok();
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Somebody else's lease refuses whoever newly asks for delete access. Asked after the claim is made: from then on
+    /// nobody can take a lease on the file over REST.
+    async fn may_claim_delete(&self, ino: Ino, before: Claim, claim: Claim) -> Result<()> {
+        if before.access.contains(Access::DELETE) || !claim.access.contains(Access::DELETE) {
+            return Ok(());
+        }
+        let _tree = self.guards.tree().await;
+        match self.guard_name(ino).await? {
+            Some(Guarded { at, .. }) => self.beside_leases(&self.local()?.find(&at)?).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// What the open of `handle` claims.

@@ -20,6 +20,9 @@ use super::place::Guarded;
 const LINGER_FIRST: Duration = Duration::from_millis(1);
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
+/// Putting more bytes of changed content together than this is not done on a thread that serves requests.
+const TIDY_AT_ONCE: u64 = 1 << 20;
+
 /// What a close did.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseReport {
@@ -34,10 +37,11 @@ impl Engine {
     pub async fn release(&self, handle: HandleId) -> Result<ReleaseReport> {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
+        let others_commit = handle.leaves_to_others();
+        let commits = handle.commits() && !handle.is_revoked() && !others_commit;
         // If that cannot be told, there may be something.
-        let counts = handle.commits() && !handle.is_revoked();
-        let changed = counts && handle.file.needs_commit().unwrap_or(true);
-        let waits = counts && self.upstream().is_some() && handle.file.unpushed().is_some();
+        let changed = commits && handle.file.needs_commit().unwrap_or(true);
+        let waits = commits && self.upstream().is_some() && handle.file.unpushed().is_some();
         if (changed || waits)
             && let Err(error) = self.commit(&handle.file).await
         {
@@ -91,8 +95,8 @@ impl Engine {
     async fn drop_use(&self, file: &Arc<OpenFile>) {
         let last = self.drop_file(file);
         self.nodes.unhold(file.ino());
-        if last && file.in_pieces() {
-            self.tidy(file.ino()).await;
+        if let Some(bytes) = file.in_pieces().filter(|_| last) {
+            self.tidy(file.ino(), bytes).await;
         }
     }
 
@@ -115,8 +119,7 @@ impl Engine {
     /// Waits for a file that its programs have closed already, until we know it, too.
     ///
     /// `close(2)` returns before the kernel tells us. What was closed is whole, and stays so until the next commit; but
-    /// a writer that joined the last one would write in place, and the last one's end would commit half of its work.
-    /// So would a writer that joins a reader that joined. A file that is still used after the wait (through a copy of
+    /// a writer that joined the last one would write in place. So would a writer that joins a reader that joined. A file that is still used after the wait (through a copy of
     /// a descriptor, or a mapping) is not waited for again.
     pub(super) async fn outlast_close(&self, ino: Ino, writes: bool) {
         let mut deadline = None;
@@ -175,16 +178,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts content back together after the last close of a file that was changed in places.
-    async fn tidy(&self, ino: Ino) {
-        let _tree = self.guards.tree().await;
-        let tidied = match self.guard_name(ino).await {
-            Ok(Some(Guarded { at, .. })) => self.local().and_then(|local| Ok(local.tidy(&at)?)),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+    /// Puts content back together after the last close of a file that was changed in places: at once if that moves few
+    /// bytes, else on a thread of its own.
+    async fn tidy(&self, ino: Ino, bytes: u64) {
+        let at = {
+            let _tree = self.guards.tree().await;
+            match self.guard_name(ino).await {
+                Ok(Some(Guarded { at, .. })) => at,
+                Ok(None) | Err(_) => return,
+            }
         };
-        if let Err(error) = tidied {
-            tracing::debug!(ino = ino.0, %error, "content stays in pieces");
+        // No guard is needed: this changes where bytes are, not what they are, of whatever has the name by then.
+        let tidy = move |engine: &Self| {
+            let tidied = engine.local().and_then(|local| Ok(local.tidy(&at)?));
+            if let Err(error) = tidied {
+                tracing::debug!(ino = ino.0, %error, "content stays in pieces");
+            }
+        };
+        match (tokio::runtime::Handle::try_current(), self.this.upgrade()) {
+            (Ok(runtime), Some(engine)) if bytes > TIDY_AT_ONCE => {
+                let under_way = Arc::clone(&self.tidying).read_owned().await;
+                runtime.spawn_blocking(move || {
+                    tidy(&engine);
+                    drop(under_way);
+                });
+            }
+            _ => tidy(self),
         }
     }
 }

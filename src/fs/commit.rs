@@ -159,6 +159,7 @@ impl Engine {
             }
         }
         crash_point("drain_after_commits");
+        drop(self.tidying.write().await);
         self.write_directory_times().await;
         crash_point("drain_after_times");
         failed.map_or(Ok(()), Err)

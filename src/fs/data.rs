@@ -3,13 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tokio::runtime::{self, RuntimeFlavor};
+
 use crate::share::Access;
 use crate::store::Space;
 
 use super::content::COPY_CHUNK;
 use super::error::{FsError, Result};
+use super::file::Place;
 use super::handles::{Handle, HandleId};
 use super::{Engine, now};
+
+/// Copying more than this before the first change of a file is not done on a thread that serves requests.
+const COPY_AT_ONCE: u64 = 1 << 20;
 
 /// What `fallocate` is asked to do with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +96,20 @@ impl Engine {
         let Mover { handle, key } = mover.into();
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, key, (offset, data.len() as u64), true)?;
+        let file = &handle.file;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
-        while !handle.file.write(data, offset, now())? {
-            self.with_place(&handle.file, |place| handle.file.prepare(place)).await?;
+        while !file.write(data, offset, now())? {
+            if file.bytes_to_copy().is_some_and(|bytes| bytes > COPY_AT_ONCE) {
+                // Leaves the thread that serves the kernel: the runtime goes on with it.
+                tokio::task::yield_now().await;
+            }
+            let prepare = |place: Place<'_>| match runtime::Handle::try_current()
+                .map(|runtime| runtime.runtime_flavor())
+            {
+                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| file.prepare(place)),
+                _ => file.prepare(place),
+            };
+            self.with_place(file, prepare).await?;
         }
         Ok(())
     }

@@ -2,6 +2,10 @@
 //!
 //! A directory is read page by page from the store, continued by name, so entries that come or go meanwhile neither
 //! repeat nor hide others, and a directory of any size needs one page of memory.
+//!
+//! A position is the count of entries handed out before it. The names of the last ones are kept, so that whoever goes
+//! back to a position (`seekdir`, or the kernel when a program's buffer was full) gets what is left of the entries that
+//! followed it, whatever was removed since.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +24,9 @@ use super::stat::Stat;
 
 /// Entries fetched from the store at a time.
 const PAGE: usize = 1024;
+
+/// Names that an open directory remembers for those who go back. Farther back, entries are counted again.
+const HISTORY_MAX: usize = 64 << 10;
 
 /// One entry of a directory.
 #[derive(Clone, Debug)]
@@ -46,8 +53,12 @@ impl DirectoryEntry {
 #[derive(Debug)]
 pub(super) struct DirectoryStream {
     ino: Ino,
-    /// How many entries were handed out: the position of the first one in `buffer`.
+    /// How many entries come before the next one.
     position: u64,
+    /// The names of the entries before the first one in `buffer`.
+    history: VecDeque<Segment>,
+    /// The position of the first entry in `buffer`.
+    frontier: u64,
     buffer: VecDeque<DirectoryEntry>,
     next: Next,
 }
@@ -60,7 +71,32 @@ enum Next {
 
 impl DirectoryStream {
     fn new(ino: Ino) -> Self {
-        Self { ino, position: 0, buffer: VecDeque::new(), next: Next::Page(None) }
+        Self {
+            ino,
+            position: 0,
+            history: VecDeque::new(),
+            frontier: 0,
+            buffer: VecDeque::new(),
+            next: Next::Page(None),
+        }
+    }
+
+    /// The first entry in the buffer becomes history. Says whether there was one.
+    fn pass(&mut self) -> bool {
+        let Some(entry) = self.buffer.pop_front() else { return false };
+        if self.history.len() == HISTORY_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(entry.segment);
+        self.frontier += 1;
+        self.position = self.frontier;
+        true
+    }
+
+    /// The name behind the current position, if it was handed out before.
+    fn passed(&self) -> Option<&Segment> {
+        let back = usize::try_from(self.frontier - self.position).ok()?;
+        self.history.get(self.history.len().checked_sub(back)?)
     }
 }
 
@@ -82,7 +118,7 @@ impl Engine {
         let stream = &directory.stream;
         self.seek(stream, position).await?;
         loop {
-            if hand_out(stream, &mut take) || !self.fill(stream).await? {
+            if self.hand_out(stream, &mut take)? || !self.fill(stream).await? {
                 return Ok(());
             }
         }
@@ -111,21 +147,22 @@ impl Engine {
         self.nodes.place(ino).map_or(ROOT, |(parent, _)| parent)
     }
 
-    /// Moves to `position`. Going back means reading from the start again.
+    /// Moves to `position`. Going back to the start, or very far, means reading from the start again.
     async fn seek(&self, stream: &Mutex<DirectoryStream>, position: u64) -> Result<()> {
         {
             let mut stream = stream.lock();
+            let remembered = stream.frontier - stream.history.len() as u64;
             // Position 0 is a rewind: POSIX wants to see what was added since.
-            if position < stream.position || (position == 0 && !stream.buffer.is_empty()) {
+            let rewinds = position == 0 && (stream.frontier > 0 || !stream.buffer.is_empty());
+            if rewinds || position < remembered {
                 *stream = DirectoryStream::new(stream.ino);
             }
+            stream.position = position.min(stream.frontier);
         }
         loop {
             {
                 let mut stream = stream.lock();
-                while stream.position < position && stream.buffer.pop_front().is_some() {
-                    stream.position += 1;
-                }
+                while stream.position < position && stream.pass() {}
                 if stream.position >= position {
                     return Ok(());
                 }
@@ -174,6 +211,47 @@ impl Engine {
                 return Ok(true);
             }
         }
+    }
+
+    /// Hands out what was handed out before and is still there, then what is buffered; says whether the taker is full.
+    fn hand_out(
+        &self,
+        stream: &Mutex<DirectoryStream>,
+        take: &mut (impl FnMut(u64, &DirectoryEntry) -> bool + Send),
+    ) -> Result<bool> {
+        let mut stream = stream.lock();
+        while let Some(segment) = stream.passed() {
+            let again = self.entry_again(stream.ino, segment)?;
+            if again.is_some_and(|entry| !take(stream.position + 1, &entry)) {
+                return Ok(true);
+            }
+            stream.position += 1;
+        }
+        while let Some(entry) = stream.buffer.front() {
+            if !take(stream.position + 1, entry) {
+                return Ok(true);
+            }
+            stream.pass();
+        }
+        Ok(false)
+    }
+
+    /// The entry of that name, if there still is one to be seen.
+    fn entry_again(&self, parent: Ino, segment: &Segment) -> Result<Option<DirectoryEntry>> {
+        let fetched_at = self.guards.changes();
+        let (ino, found) = match self.find_child(parent, segment) {
+            Ok(found) => found,
+            Err(FsError::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if self.pending.in_directory(parent).iter().any(|(hidden, _)| hidden == segment) {
+            return Ok(None);
+        }
+        let kind = match &found.blob {
+            Some(blob) => Attributes::of_blob(blob, self.config.owner).kind,
+            None => Kind::Directory,
+        };
+        Ok(Some(DirectoryEntry { segment: segment.clone(), ino, kind, found, fetched_at }))
     }
 
     pub(super) fn entries(
@@ -238,20 +316,4 @@ impl Engine {
         let (segment, ino) = (Segment::from_stored(segment), Ino::of(id));
         Ok(Some(DirectoryEntry { segment, ino, kind: Kind::Directory, found, fetched_at: 0 }))
     }
-}
-
-/// Hands out what is buffered; says whether the taker is full.
-fn hand_out(
-    stream: &Mutex<DirectoryStream>,
-    take: &mut (impl FnMut(u64, &DirectoryEntry) -> bool + Send),
-) -> bool {
-    let mut stream = stream.lock();
-    while let Some(entry) = stream.buffer.front() {
-        if !take(stream.position + 1, entry) {
-            return true;
-        }
-        stream.buffer.pop_front();
-        stream.position += 1;
-    }
-    false
 }

@@ -21,6 +21,15 @@ pub enum FsError {
     /// No such share.
     #[error("no such share")]
     NoShare,
+    /// No such snapshot of the share.
+    #[error("no such snapshot of the share")]
+    NoSnapshot,
+    /// The share has snapshots, which keep it.
+    #[error("the share has snapshots")]
+    ShareHasSnapshots,
+    /// The share has as many snapshots as it may have.
+    #[error("the share has too many snapshots")]
+    TooManySnapshots,
     /// The share is in use.
     #[error("the share is in use: {0}")]
     ShareInUse(&'static str),

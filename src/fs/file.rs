@@ -4,6 +4,7 @@
 //! (passthrough to one local file) or the engine does; the kernel cannot mix the two, except for opens that bypass
 //! its page cache.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -14,7 +15,7 @@ use parking_lot::RwLock;
 
 use crate::share::Moment;
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Preconditions,
+    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Piece, Preconditions,
     crash_point, sparse,
 };
 
@@ -84,6 +85,8 @@ pub struct OpenFile {
     dirty: AtomicBool,
     /// How many opens share this. Changed only under the table's mutex.
     opens: AtomicUsize,
+    /// How many of them write.
+    writers: AtomicUsize,
     /// All opens looked closed once, but somebody goes on using it.
     kept_open: AtomicBool,
     /// A handle was closed from outside whose program may still write through the kernel.
@@ -159,6 +162,7 @@ impl OpenFile {
             state: RwLock::new(state),
             dirty: AtomicBool::new(false),
             opens: AtomicUsize::new(1),
+            writers: AtomicUsize::new(0),
             kept_open: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
@@ -189,6 +193,16 @@ impl OpenFile {
     /// One open less; says whether it was the last.
     pub fn drop_open(&self) -> bool {
         self.opens.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// A handle that writes is there.
+    pub fn writer_joined(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// One of them is closed; says whether others are left.
+    pub fn writer_left(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::AcqRel) > 1
     }
 
     /// Whether nobody else uses it.
@@ -290,7 +304,32 @@ impl OpenFile {
 
     /// Makes the content ready to be changed.
     pub fn prepare(&self, place: Place<'_>) -> Result<()> {
+        // The guard of the name keeps other changes out, so the long part needs no guard of the state: whoever reads
+        // or asks for attributes meanwhile need not wait.
+        if let (Some(at), Some(reader)) = (place.at, self.served_version()) {
+            let scratch = place.store.take_over(Some(at), &reader)?;
+            crash_point("write_after_take_over");
+            let mut state = self.state.write();
+            if matches!(&state.content, Content::Clean(now) if now.properties().etag == reader.properties().etag)
+            {
+                state.content = Content::Live(Live::committed(scratch, place.mtime)?);
+                return Ok(());
+            }
+        }
         self.state.write().make_writable(place)
+    }
+
+    /// The bytes that the first change copies, if it does: those of a version that the kernel serves.
+    pub fn bytes_to_copy(&self) -> Option<u64> {
+        self.served_version().map(|reader| reader.size())
+    }
+
+    fn served_version(&self) -> Option<ContentReader> {
+        let state = self.state.read();
+        match &state.content {
+            Content::Clean(reader) if state.serving == Serving::Kernel => Some(reader.clone()),
+            Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
+        }
     }
 
     /// Cuts or extends with zeros.
@@ -470,10 +509,15 @@ impl OpenFile {
         matches!(&self.state.read().content, Content::Live(live) if live.published() > 0)
     }
 
-    /// Whether the content is in so many pieces that putting it together pays.
-    pub fn in_pieces(&self) -> bool {
+    /// Whether the content is in so many pieces that putting it together pays; then, how many bytes that moves.
+    pub fn in_pieces(&self) -> Option<u64> {
         let state = self.state.read();
-        matches!(&state.content, Content::Clean(reader) if reader.pieces().len() > 1) && state.is_all_here()
+        match &state.content {
+            Content::Clean(reader) if reader.pieces().len() > 1 && state.is_all_here() => {
+                Some(loose_bytes(reader.pieces()))
+            }
+            Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
+        }
     }
 }
 
@@ -644,6 +688,16 @@ impl FileState {
         }
         Ok(())
     }
+}
+
+/// The bytes of content that are not in the file which holds most of it.
+fn loose_bytes(pieces: &[Piece]) -> u64 {
+    let mut per_file: HashMap<*const File, u64> = HashMap::new();
+    for piece in pieces {
+        let file = piece.source.as_ref().map_or(std::ptr::null(), |(file, _)| Arc::as_ptr(file));
+        *per_file.entry(file).or_default() += piece.len;
+    }
+    per_file.values().sum::<u64>() - per_file.values().max().copied().unwrap_or(0)
 }
 
 fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {

@@ -25,6 +25,8 @@ pub(super) struct Handle {
     pub(super) file: Arc<OpenFile>,
     pub(super) permit: OpenPermit,
     flushed: AtomicBool,
+    /// Counted among the file's writers.
+    writer: bool,
     /// Closed from outside; its program does not know yet.
     revoked: AtomicBool,
     /// Its use of the blob's lease, if it is one of those that take it.
@@ -33,10 +35,15 @@ pub(super) struct Handle {
 
 impl Handle {
     pub(super) fn new(file: Arc<OpenFile>, permit: OpenPermit, lease: Option<LeaseHold>) -> Self {
+        let writer = permit.access().contains(Access::WRITE);
+        if writer {
+            file.writer_joined();
+        }
         Self {
             file,
             permit,
             flushed: AtomicBool::new(false),
+            writer,
             revoked: AtomicBool::new(false),
             lease: Mutex::new(lease),
         }
@@ -64,6 +71,12 @@ impl Handle {
 
     pub(super) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
+    }
+
+    /// Its last close, seen from the file: whether all that was written through it is committed already, and what is
+    /// not is the work of writers that are left. They commit it when they are done, and not before.
+    pub(super) fn leaves_to_others(&self) -> bool {
+        self.writer && self.file.writer_left() && self.flushed.load(Ordering::Relaxed)
     }
 
     /// The program may be done with this handle.

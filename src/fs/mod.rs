@@ -145,6 +145,8 @@ pub struct Engine {
     files: Mutex<HashMap<Ino, Arc<OpenFile>>>,
     /// Rings when one of them is no longer.
     file_closed: Notify,
+    /// Held by those who put content together after a close, which the end waits for.
+    tidying: Arc<tokio::sync::RwLock<()>>,
     handles: FileHandles,
     directories: DirectoryHandles,
     pending: PendingNames,
@@ -223,6 +225,7 @@ impl Engine {
             nodes: Nodes::default(),
             files: Mutex::default(),
             file_closed: Notify::new(),
+            tidying: Arc::default(),
             handles: FileHandles::default(),
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),

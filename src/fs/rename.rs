@@ -1,5 +1,6 @@
 //! Renaming.
 
+use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, Fence, Found, RenameMode, crash_point};
 
 use super::attributes::Kind;
@@ -28,6 +29,13 @@ struct Side {
     kind: Kind,
 }
 
+/// The ids of leases that were shown for the two sides of a rename.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shown {
+    pub(super) source: Option<LeaseId>,
+    pub(super) target: Option<LeaseId>,
+}
+
 impl Engine {
     /// Renames `from` in `from_dir` to `to` in `to_dir`.
     ///
@@ -38,6 +46,17 @@ impl Engine {
         (from_dir, from): (Ino, &Segment),
         (to_dir, to): (Ino, &Segment),
         rule: RenameRule,
+    ) -> Result<()> {
+        self.rename_for((from_dir, from), (to_dir, to), rule, Shown::default()).await
+    }
+
+    /// The same for somebody who showed ids of leases.
+    pub(super) async fn rename_for(
+        &self,
+        (from_dir, from): (Ino, &Segment),
+        (to_dir, to): (Ino, &Segment),
+        rule: RenameRule,
+        shown: Shown,
     ) -> Result<()> {
         self.not_pending(from_dir, from).await?;
         self.refresh_child(from_dir, from).await?;
@@ -70,7 +89,8 @@ impl Engine {
             || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
         if directories {
             let _tree = self.guards.whole_tree().await;
-            self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
+            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
+                .await?;
             self.rewrite_marks(source.ino).await?;
             if let (Some(target), RenameRule::Exchange) = (&target, rule) {
                 self.rewrite_marks(target.ino).await?;
@@ -79,7 +99,8 @@ impl Engine {
         } else {
             let _tree = self.guards.tree().await;
             let _names = self.guards.names((from_dir, from), (to_dir, to)).await;
-            self.rename_guarded((from_dir, from), (to_dir, to), rule, (&source, &target), replacing).await?;
+            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
+                .await?;
         }
         self.after_rename(&source, target.as_ref(), rule).await;
         self.touch_directory(from_dir).await;
@@ -107,7 +128,7 @@ impl Engine {
         &self,
         (from_dir, from): (Ino, &Segment),
         (to_dir, to): (Ino, &Segment),
-        rule: RenameRule,
+        (rule, shown): (RenameRule, Shown),
         (expected, expected_target): (&Side, &Option<Side>),
         replacing: Option<Removal>,
     ) -> Result<()> {
@@ -128,8 +149,9 @@ impl Engine {
             return Err(FsError::Invalid("a directory cannot be moved into itself"));
         }
         let from_at = self.at(self.nodes.child_name(from_dir, from)?);
-        for side in [Some(&source), target.as_ref()].into_iter().flatten() {
-            self.beside_leases(&side.found)?;
+        self.unless_leased(&source, shown.source)?;
+        if let Some(target) = &target {
+            self.unless_leased(target, shown.target)?;
         }
         self.keep_parent(&from_at).await?;
         if source.kind == Kind::Directory {
@@ -161,6 +183,15 @@ impl Engine {
         }
         self.follow_leases(leases).await;
         Ok(())
+    }
+
+    /// A stranger's lease keeps a name where it is, unless its id was shown.
+    fn unless_leased(&self, side: &Side, shown: Option<LeaseId>) -> Result<()> {
+        let holder = side.found.blob.as_ref().and_then(|blob| blob.lease.holder(now()));
+        if holder.is_some() && holder == shown {
+            return Ok(());
+        }
+        self.beside_leases(&side.found).map(drop)
     }
 
     async fn move_blobs(

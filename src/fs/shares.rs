@@ -19,6 +19,9 @@ use super::requests::Requests;
 use super::{Engine, EngineConfig};
 
 mod about;
+mod document;
+mod room;
+mod snapshots;
 
 pub use about::{ShareInfo, ShareSettings};
 
@@ -36,6 +39,8 @@ pub struct Shares {
     running: Mutex<HashMap<ContainerName, Running>>,
     /// Held by whoever starts or ends an engine.
     changing: tokio::sync::Mutex<()>,
+    /// How much shares hold, of those that somebody asked about.
+    counted: Mutex<HashMap<ContainerName, room::Counted>>,
 }
 
 struct Running {
@@ -61,7 +66,13 @@ impl std::fmt::Debug for Shares {
 impl Shares {
     /// The shares of `store`; engines that are started here behave as `config` says.
     pub fn new(store: Arc<dyn BlobStore>, config: EngineConfig) -> Arc<Self> {
-        Arc::new(Self { store, config, running: Mutex::default(), changing: tokio::sync::Mutex::default() })
+        Arc::new(Self {
+            store,
+            config,
+            running: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+            counted: Mutex::default(),
+        })
     }
 
     /// Takes in the engine of a mount. Before anybody asks for its share.

@@ -7,7 +7,7 @@ use crate::fs::FsError;
 /// The errno that tells a program what the engine said.
 pub(super) fn errno(error: &FsError) -> Errno {
     match error {
-        FsError::NotFound | FsError::NoParent | FsError::NoShare => Errno::ENOENT,
+        FsError::NotFound | FsError::NoParent | FsError::NoShare | FsError::NoSnapshot => Errno::ENOENT,
         FsError::Exists => Errno::EEXIST,
         FsError::NotADirectory => Errno::ENOTDIR,
         FsError::IsADirectory => Errno::EISDIR,
@@ -21,7 +21,8 @@ pub(super) fn errno(error: &FsError) -> Errno {
         | FsError::DeletePending
         | FsError::Leased(_)
         | FsError::Lease(_)
-        | FsError::ShareInUse(_) => Errno::EBUSY,
+        | FsError::ShareInUse(_)
+        | FsError::ShareHasSnapshots => Errno::EBUSY,
         // As it reports a read-only file on a server, to root too.
         FsError::ReadOnly => Errno::EACCES,
         FsError::RangeLocked => Errno::EAGAIN,
@@ -31,7 +32,7 @@ pub(super) fn errno(error: &FsError) -> Errno {
         FsError::NoSuchOffset => Errno::ENXIO,
         FsError::TooLarge => Errno::EFBIG,
         FsError::NoAttribute => Errno::ENODATA,
-        FsError::AttributesTooLarge | FsError::NoSpace => Errno::ENOSPC,
+        FsError::AttributesTooLarge | FsError::NoSpace | FsError::TooManySnapshots => Errno::ENOSPC,
         FsError::NotSupported(_) => Errno::EOPNOTSUPP,
         FsError::Stale => Errno::ESTALE,
         FsError::Denied(_) => Errno::EACCES,

@@ -86,8 +86,10 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
     engine.forget_content_with(announcer.content_forgetter());
     // Registering files with the kernel is for root only.
     let passthrough = config.passthrough && nix::unistd::geteuid().is_root();
-    let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, announcer);
+    let adapter = Adapter::new(Arc::clone(engine), runtime.clone(), passthrough, announcer.clone());
     let requests = adapter.requests();
+    engine.announce_with(announcer.change_announcer(Arc::clone(&requests)));
+    drop(announcer);
     let watching = engine.watch().map_err(io::Error::other)?;
     let session = Session::new(adapter, &config.mountpoint, &options(config))?;
     let (notifier, watch_notifier) = (session.notifier(), session.notifier());

@@ -3,12 +3,16 @@
 //! Has its own thread: the kernel may make such a call wait for requests that the serving threads must answer first.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 
 use fuser::{INodeNo, Notifier};
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::fs::HiddenName;
 use crate::fs::nodes::Ino;
+use crate::fs::{HiddenName, Outdated};
+
+use super::watch::{Requests, tell};
 
 /// So many things may wait to be announced.
 const WAITING_MAX: usize = 4096;
@@ -22,6 +26,8 @@ enum Stale {
     Content(Ino, oneshot::Sender<()>),
     /// A name. Told when it is done.
     Name(HiddenName, oneshot::Sender<()>),
+    /// What a call by path changed. Told when it is done.
+    Changed(Arc<[Outdated]>, oneshot::Sender<()>),
 }
 
 /// Where to say what is stale.
@@ -57,6 +63,33 @@ impl Announcer {
         }
     }
 
+    /// A way to say what calls by path have changed. It does not keep the other end listening.
+    ///
+    /// Pages that are just being read are waited for by the kernel, and it knows itself which answers about attributes
+    /// are older than what it is told. But a look-up that began before the change may bring the old name back: so names
+    /// are told again when every request that was under way has been answered.
+    pub(super) fn change_announcer(
+        &self,
+        requests: Arc<Requests>,
+    ) -> impl Fn(Vec<Outdated>) -> BoxFuture<'static, ()> + Send + Sync + 'static {
+        let weak = self.0.downgrade();
+        move |outdated| {
+            let (sender, requests) = (weak.upgrade().map(Announcer), Arc::clone(&requests));
+            Box::pin(async move {
+                // Gone when the mount is ending.
+                let Some(announcer) = sender else { return };
+                let outdated: Arc<[Outdated]> = outdated.into();
+                announcer.told(|done| Stale::Changed(Arc::clone(&outdated), done)).await;
+                let names = outdated.iter().any(|outdated| matches!(outdated, Outdated::Name { .. }));
+                if names && !requests.is_idle() {
+                    // Fails only when the runtime is ending.
+                    let _ = tokio::task::spawn_blocking(move || requests.wait_for_all()).await;
+                    announcer.told(|done| Stale::Changed(outdated, done)).await;
+                }
+            })
+        }
+    }
+
     /// The name leads nowhere now. Returns when the kernel knows.
     pub(super) async fn name(&self, hidden: HiddenName) {
         self.told(|done| Stale::Name(hidden, done)).await;
@@ -79,6 +112,12 @@ impl Announcements {
     /// Passes everything on until nobody is left to say anything.
     pub(super) fn run(mut self, notifier: &Notifier) {
         while let Some(stale) = self.0.blocking_recv() {
+            if let Stale::Changed(outdated, done) = stale {
+                outdated.iter().for_each(|outdated| tell(notifier, outdated));
+                // Gone only if the mount is ending.
+                let _ = done.send(());
+                continue;
+            }
             let told = match &stale {
                 // A negative offset means the attributes alone.
                 Stale::Attributes(ino) => notifier.inval_inode(INodeNo(ino.0), -1, 0),
@@ -87,6 +126,7 @@ impl Announcements {
                 Stale::Name(HiddenName { parent, name }, _) => {
                     notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name.file_name()))
                 }
+                Stale::Changed(..) => Ok(()),
             };
             if let Err(error) = told {
                 tracing::trace!(?stale, %error, "the kernel does not know this any more");

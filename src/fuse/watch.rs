@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use fuser::{INodeNo, Notifier};
+use parking_lot::Mutex;
 
 use crate::fs::{Outdated, Watch};
 
@@ -25,6 +26,8 @@ pub(super) struct Requests {
     /// Which of the two counts new requests go to.
     phase: AtomicUsize,
     under_way: [AtomicUsize; 2],
+    /// Held by whoever waits.
+    waiting: Mutex<()>,
 }
 
 /// One request; over when dropped.
@@ -48,8 +51,14 @@ impl Requests {
         }
     }
 
-    /// Waits until everything that is under way now is over. One thread at a time.
-    fn wait_for_all(&self) {
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.iter().all(|count| count.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Waits until everything that is under way now is over.
+    pub(super) fn wait_for_all(&self) {
+        let _waiting = self.waiting.lock();
         let phase = self.phase.load(Ordering::SeqCst);
         self.phase.store(1 - phase, Ordering::SeqCst);
         let started = Instant::now();
@@ -87,7 +96,7 @@ pub(super) fn start(
     std::thread::Builder::new().name("leasefs-watch".into()).spawn(run).map(drop)
 }
 
-fn tell(notifier: &Notifier, outdated: &Outdated) {
+pub(super) fn tell(notifier: &Notifier, outdated: &Outdated) {
     let told = match outdated {
         Outdated::Name { parent, segment } => {
             notifier.inval_entry(INodeNo(parent.0), OsStr::new(&segment.file_name()))

@@ -2,9 +2,20 @@
 //!
 //! * [`server`]: sockets, TLS, limits, the life of a connection. Knows HTTP, not the protocols spoken over it.
 //! * [`blobs`]: the Azure Blob protocol over a [`BlobStore`](crate::store::BlobStore).
+//! * [`files`]: the Azure Files protocol over the engine, beside a mount.
+//! * `face`, `failure`, `reply`, `cors`, `leases`, `page`, `url`, `sources`: what both services share.
 //!
 //! Nothing here judges conditions, leases or share modes: the store and the engine do.
 
 pub mod auth;
 pub mod blobs;
+mod cors;
+mod face;
+mod failure;
+pub mod files;
+mod leases;
+mod page;
+mod reply;
 pub mod server;
+mod sources;
+mod url;

@@ -25,7 +25,7 @@ use super::body::{BlobBody, Upload};
 use super::changes::ChangeFeed;
 use super::conditions::Preconditions;
 use super::container::ContainerProperties;
-use super::error::Result;
+use super::error::{Result, StoreError};
 use super::names::{BlobPath, ContainerName};
 
 /// One changed range of a [patch](LocalStore::patch).
@@ -159,6 +159,17 @@ pub trait LocalStore: Send + Sync {
         snapshots: DeleteSnapshots,
         conditions: &Preconditions,
     ) -> Result<()>;
+
+    /// The stored document of the settings of all shares, if one was ever set. Beside that of the blob service.
+    fn share_settings(&self) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
+
+    /// Stores that document.
+    fn set_share_settings(&self, document: Bytes) -> Result<()> {
+        let _ = document;
+        Err(StoreError::NotSupported("settings of shares"))
+    }
 
     /// Stores content that patches left in several pieces as one file again, if that is cheap and nobody reads
     /// the blob. Does nothing otherwise.

@@ -13,12 +13,16 @@ pub mod conditions;
 pub mod date;
 pub mod etag;
 mod fault;
+#[cfg(test)]
+mod fuzz;
 pub mod headers;
 pub mod lease;
 pub mod metadata;
+pub mod permission;
 pub mod query;
 pub mod range;
 pub mod signing;
+pub mod smb;
 pub mod tags;
 pub mod version;
 pub mod xml;

@@ -173,3 +173,17 @@ async fn urls_name_the_same_blob_in_both_styles() {
     assert_eq!(rig.call("PUT", "/alone", &[PUT], b"x").await.status, 201);
     assert_eq!(rig.call("GET", "/$root/alone", &[], b"").await.text(), "x");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_without_segments_are_refused_and_metadata_comes_in_lower_case() {
+    let rig = Rig::with_container(Limits::default()).await;
+    let put = [("x-ms-blob-type", "BlockBlob"), ("X-Ms-Meta-Mixed", "Case")];
+    for name in ["a//b", "./a", "a/%2e%2e/b", "a/..", "//a"] {
+        let reply = rig.call("PUT", &format!("/box1/{name}"), &put, b"x").await;
+        assert_eq!(reply.verdict(), (400, "InvalidResourceName"), "{name}");
+    }
+    assert_eq!(rig.call("PUT", "/box1/a/b", &put, b"x").await.status, 201);
+    assert_eq!(rig.call("GET", "/box1/a/b", &[], b"").await.header("x-ms-meta-mixed"), "Case");
+    let list = rig.call("GET", "/box1?restype=container&comp=list&include=metadata", &[], b"").await.text();
+    assert!(list.contains("<mixed>Case</mixed>"), "{list}");
+}

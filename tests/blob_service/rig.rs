@@ -23,6 +23,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Rig {
     pub server: Option<Server>,
     pub addr: SocketAddr,
+    pub store: Arc<EmbeddedStore>,
     _folder: tempfile::TempDir,
 }
 
@@ -61,7 +62,7 @@ impl Rig {
         let service = BlobService::new(store.durable_user(), Accounts::development(), CopySources::Loopback);
         let config = ServerConfig { addr: "127.0.0.1:0".parse().unwrap(), tls: None, limits };
         let server = Server::start(&config, Arc::new(service)).unwrap();
-        Self { addr: server.addr(), server: Some(server), _folder: folder }
+        Self { addr: server.addr(), server: Some(server), store, _folder: folder }
     }
 
     /// A service with the container `box1`.

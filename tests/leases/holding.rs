@@ -168,3 +168,18 @@ async fn all_leases_are_given_back_at_the_end() {
     rig.engine.release_leases().await;
     rig.put("a", b"stranger").await.unwrap();
 }
+
+#[tokio::test]
+async fn renaming_a_directory_does_not_look_at_leases_below_it() {
+    let rig = Rig::optimistic().await;
+    let directory = rig.engine.make_directory(ROOT, &segment("d"), 0o755, ANYBODY).await.unwrap();
+    rig.put("d/held", b"x").await.unwrap();
+    rig.take_lease("d/held").await.unwrap();
+    let rename = |from: &'static str, to: &'static str, parent| {
+        let engine = Arc::clone(&rig.engine);
+        async move { engine.rename((parent, &segment(from)), (parent, &segment(to)), RenameRule::Replace).await }
+    };
+    assert!(rename("held", "other", directory.ino).await.is_err(), "the file itself is leased");
+    rename("d", "e", ROOT).await.unwrap();
+    assert_eq!(rig.content("e/held").await, b"x");
+}

@@ -48,7 +48,7 @@ async fn the_next_mount_goes_on_with_what_is_left() {
         }
         rig.mirror.drain(&|_| {}).await.unwrap_err();
     }
-    service.watched_faults_end();
+    service.faults_end();
     assert!(service.names().await.is_empty());
     let rig = Rig::new(&service, folder.path()).await;
     rig.all_pushed().await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasefs::store::mirror::MirrorOptions;
-use leasefs::store::{Changed, LocalStore, Standing, Upstream};
+use leasefs::store::{BlobStore, Changed, LocalStore, Standing, Upstream};
 
-use super::rig::{CHECKED, Rig, Service, blob, here};
+use super::rig::{CHECKED, Rig, Service, always, at, blob, here};
 
 /// A mirror that believes everything for long, so that requests can be counted.
 fn patient() -> MirrorOptions {
@@ -33,14 +33,8 @@ async fn one_listing_answers_for_all_names_of_a_directory() {
     assert_eq!(service.asked().len(), 1, "one listing for everything");
     let one = rig.here("d/one").unwrap();
     assert_eq!((one.size, one.metadata["permissions"].as_str()), (1, "33188"));
-    let there = service.client.clone();
-    let there = leasefs::store::BlobStore::blob_properties(
-        &*there,
-        &super::rig::at("d/one"),
-        None,
-        &super::rig::always(),
-    );
-    assert_eq!(one.modified, there.await.unwrap().modified, "the time is the service's");
+    let there = service.client.blob_properties(&at("d/one"), None, &always()).await.unwrap();
+    assert_eq!(one.modified, there.modified, "the time is the service's");
     assert!(rig.here("d/none").is_none());
 }
 
@@ -131,13 +125,13 @@ async fn what_is_not_pushed_is_never_replaced_or_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_of_somebody_else_is_told() {
     use leasefs::share::lease::{LeaseDuration, LeaseId};
-    use leasefs::store::{BlobStore, LeaseRequest};
+    use leasefs::store::LeaseRequest;
     let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
     service.put("f", "x").await;
     let rig = Rig::with(&service, folder.path(), patient()).await;
     assert_eq!(rig.mirror.revalidate(&blob("f")).await.unwrap(), Standing::default());
     let acquire = LeaseRequest::Acquire { proposed: LeaseId(7), duration: LeaseDuration::INFINITE };
-    service.client.lease_blob(&super::rig::at("f"), acquire, &super::rig::always()).await.unwrap();
+    service.client.lease_blob(&at("f"), acquire, &always()).await.unwrap();
     assert!(rig.mirror.revalidate(&blob("f")).await.unwrap().leased);
 }
 

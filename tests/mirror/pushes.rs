@@ -113,7 +113,6 @@ async fn open_foreign(rig: &Rig, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs content of others in the mirror"]
 async fn blobs_of_other_tools_keep_their_blocks_or_get_some() {
     let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
     let mut content = noise(12 * MIB, 6);
@@ -225,7 +224,7 @@ async fn a_refused_right_is_an_error_and_nothing_is_lost() {
         matches!(&denied, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
     );
     assert_eq!(rig.mirror.status().waiting_files, 1);
-    service.watched_faults_end();
+    service.faults_end();
     rig.push("f").await.unwrap();
     assert_eq!(service.text("f").await.unwrap(), "one");
 }

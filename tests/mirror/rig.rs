@@ -21,35 +21,42 @@ use leasefs::wire::signing::AccountKey;
 use parking_lot::Mutex;
 
 /// No condition.
-pub fn always() -> Preconditions {
+pub(crate) fn always() -> Preconditions {
     Preconditions::default()
 }
 
 /// How a mount that checks versions pushes.
-pub const CHECKED: Fence = Fence { lease: None, check_version: true };
+pub(crate) const CHECKED: Fence = Fence { lease: None, check_version: true };
 
 /// What the service does to requests that fit.
 #[derive(Clone, Debug)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// The beginning of `METHOD /path?query`, or a part of it.
-    pub part: &'static str,
+    pub(crate) part: &'static str,
     /// How many are to go wrong.
-    pub times: usize,
+    pub(crate) times: usize,
     /// Whether they are carried out before they go wrong.
-    pub done: bool,
-    pub status: u16,
+    pub(crate) done: bool,
+    pub(crate) status: u16,
 }
 
 /// The service, watched.
-pub struct Watched {
+pub(crate) struct Watched {
     service: Arc<BlobService>,
     asked: Mutex<Vec<(String, u64)>>,
     faults: Mutex<Vec<Fault>>,
+    /// Requests before faults begin.
+    countdown: Mutex<usize>,
 }
 
 impl Watched {
     fn fault(&self, what: &str) -> Option<Fault> {
         let mut faults = self.faults.lock();
+        let mut countdown = self.countdown.lock();
+        if *countdown > 0 {
+            *countdown -= 1;
+            return None;
+        }
         let fault = faults.iter_mut().find(|fault| fault.times > 0 && what.contains(fault.part))?;
         fault.times -= 1;
         Some(fault.clone())
@@ -73,15 +80,15 @@ impl Protocol for Watched {
 }
 
 /// A service and a client of it that is nobody's mirror.
-pub struct Service {
-    pub watched: Arc<Watched>,
-    pub client: Arc<AzureStore>,
+pub(crate) struct Service {
+    pub(crate) watched: Arc<Watched>,
+    pub(crate) client: Arc<AzureStore>,
     server: Mutex<Option<Server>>,
     _folder: tempfile::TempDir,
 }
 
 impl Service {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
         let service = BlobService::new(store.durable_user(), Accounts::development(), CopySources::Own);
@@ -89,6 +96,7 @@ impl Service {
             service: Arc::new(service),
             asked: Mutex::default(),
             faults: Mutex::default(),
+            countdown: Mutex::default(),
         });
         let addr = "127.0.0.1:0".parse().unwrap();
         let config = ServerConfig { addr, tls: None, limits: Limits::default() };
@@ -99,13 +107,13 @@ impl Service {
     }
 
     /// Where it is.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let server = self.server.lock();
         format!("http://{}/{DEVELOPMENT_ACCOUNT}", server.as_ref().unwrap().addr())
     }
 
     /// The service goes away for good.
-    pub async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         let server = self.server.lock().take();
         if let Some(server) = server {
             server.stop().await;
@@ -113,22 +121,22 @@ impl Service {
     }
 
     /// Somebody else puts a blob.
-    pub async fn put(&self, name: &str, content: &'static str) {
+    pub(crate) async fn put(&self, name: &str, content: &'static str) {
         self.put_with(name, content, &[]).await;
     }
 
-    pub async fn put_with(&self, name: &str, content: &'static str, metadata: &[(&str, &str)]) {
+    pub(crate) async fn put_with(&self, name: &str, content: &'static str, metadata: &[(&str, &str)]) {
         let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let new = NewContent { metadata, ..NewContent::default() };
         self.client.put_blob(&at(name), content.into(), new, &always()).await.unwrap();
     }
 
-    pub async fn delete(&self, name: &str) {
+    pub(crate) async fn delete(&self, name: &str) {
         self.client.delete_blob(&at(name), DeleteSnapshots::Include, &always()).await.unwrap();
     }
 
     /// What the service has under a name.
-    pub async fn bytes(&self, name: &str) -> Option<Bytes> {
+    pub(crate) async fn bytes(&self, name: &str) -> Option<Bytes> {
         match self.client.get_blob(&at(name), None, None, &always()).await {
             Ok(download) => Some(download.body),
             Err(StoreError::BlobNotFound(_)) => None,
@@ -136,52 +144,64 @@ impl Service {
         }
     }
 
-    pub async fn text(&self, name: &str) -> Option<String> {
+    pub(crate) async fn text(&self, name: &str) -> Option<String> {
         Some(String::from_utf8(self.bytes(name).await?.to_vec()).unwrap())
     }
 
     /// All names that the service has.
-    pub async fn names(&self) -> Vec<String> {
+    pub(crate) async fn names(&self) -> Vec<String> {
         list(&*self.client, &share(), None).await
     }
 
     /// What was asked since the last call, without what the background asks for.
-    pub fn asked(&self) -> Vec<(String, u64)> {
+    pub(crate) fn asked(&self) -> Vec<(String, u64)> {
         let asked = std::mem::take(&mut *self.watched.asked.lock());
         asked.into_iter().filter(|(what, _)| !what.contains("prefix=.leasefs")).collect()
     }
 
-    pub fn asked_texts(&self) -> Vec<String> {
+    pub(crate) fn asked_texts(&self) -> Vec<String> {
         let short = |what: String| what.replace("/devstoreaccount1", "");
         self.asked().into_iter().map(|(what, _)| short(what)).collect()
     }
 
-    /// Nothing goes wrong from now on.
-    pub fn watched_faults_end(&self) {
-        self.watched.faults.lock().clear();
+    /// After so many requests, the next ones go wrong.
+    pub(crate) fn fail_after(&self, requests: usize, times: usize, done: bool) {
+        *self.watched.countdown.lock() = requests;
+        self.fail("/share", times, done, 500);
     }
 
-    pub fn fail(&self, part: &'static str, times: usize, done: bool, status: u16) {
+    /// Nothing goes wrong from now on. Answers whether everything did that was to.
+    pub(crate) fn faults_end(&self) -> bool {
+        *self.watched.countdown.lock() = 0;
+        self.watched.faults.lock().drain(..).all(|fault| fault.times == 0)
+    }
+
+    pub(crate) fn fail(&self, part: &'static str, times: usize, done: bool, status: u16) {
         self.watched.faults.lock().push(Fault { part, times, done, status });
     }
 }
 
 /// A mirror and the store it is in, as the engine's user sees it.
-pub struct Rig {
-    pub store: Arc<EmbeddedStore>,
-    pub mirror: Arc<Mirror>,
+pub(crate) struct Rig {
+    pub(crate) store: Arc<EmbeddedStore>,
+    pub(crate) mirror: Arc<Mirror>,
 }
 
 impl Rig {
-    pub async fn new(service: &Service, folder: &Path) -> Self {
+    pub(crate) async fn new(service: &Service, folder: &Path) -> Self {
         Self::with(service, folder, MirrorOptions::default()).await
     }
 
-    pub async fn with(service: &Service, folder: &Path, options: MirrorOptions) -> Self {
+    pub(crate) async fn with(service: &Service, folder: &Path, options: MirrorOptions) -> Self {
         Self::of(Arc::clone(&service.client), folder, "", options).await
     }
 
-    pub async fn of(client: Arc<AzureStore>, folder: &Path, prefix: &str, options: MirrorOptions) -> Self {
+    pub(crate) async fn of(
+        client: Arc<AzureStore>,
+        folder: &Path,
+        prefix: &str,
+        options: MirrorOptions,
+    ) -> Self {
         let store = EmbeddedStore::open(folder, EmbeddedOptions::default()).unwrap();
         let place = Place::new(share(), prefix).unwrap();
         let mirror = Mirror::open(&store, home(), client, place, options).await.unwrap();
@@ -189,14 +209,14 @@ impl Rig {
     }
 
     /// What a program that writes a small file does, before the push.
-    pub fn write(&self, name: &str, content: &[u8]) {
+    pub(crate) fn write(&self, name: &str, content: &[u8]) {
         self.mirror.will_change(&blob(name), Changed::Everything).unwrap();
         let old = self.store.find(&here(name)).unwrap().blob;
         let metadata = old.map(|old| old.metadata.clone()).unwrap_or_default();
         self.put(name, content, metadata);
     }
 
-    pub fn put(&self, name: &str, content: &[u8], metadata: Metadata) {
+    pub(crate) fn put(&self, name: &str, content: &[u8], metadata: Metadata) {
         let new = NewContent { metadata, ..NewContent::default() };
         if content.len() as u64 <= self.store.inline_max() {
             self.store.put_small(&here(name), Bytes::copy_from_slice(content), new, &always()).unwrap();
@@ -208,7 +228,7 @@ impl Rig {
     }
 
     /// What a program that changes a part of a big file does, before the push.
-    pub fn patch(&self, name: &str, start: u64, content: &[u8], size: u64) {
+    pub(crate) fn patch(&self, name: &str, start: u64, content: &[u8], size: u64) {
         let range = start..start + content.len() as u64;
         let ranges = if content.is_empty() { vec![] } else { vec![range.clone()] };
         self.mirror.will_change(&blob(name), Changed::Ranges(&ranges)).unwrap();
@@ -221,30 +241,30 @@ impl Rig {
         self.store.patch(&here(name), &base, &scratch, &changes, size, new, &always()).unwrap();
     }
 
-    pub async fn push(&self, name: &str) -> Result<()> {
+    pub(crate) async fn push(&self, name: &str) -> Result<()> {
         self.mirror.push(&blob(name), CHECKED).await
     }
 
-    pub async fn write_and_push(&self, name: &str, content: &[u8]) -> Result<()> {
+    pub(crate) async fn write_and_push(&self, name: &str, content: &[u8]) -> Result<()> {
         self.write(name, content);
         self.push(name).await
     }
 
     /// What `unlink` does.
-    pub async fn remove(&self, name: &str) -> Result<()> {
+    pub(crate) async fn remove(&self, name: &str) -> Result<()> {
         let _settling = self.mirror.remove(&blob(name), CHECKED).await?;
         self.store.delete_blob(&here(name), DeleteSnapshots::Include, &always()).await
     }
 
     /// What `rename` does.
-    pub async fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
+    pub(crate) async fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
         let _settling = self.mirror.rename(&blob(from), &blob(to), mode, CHECKED).await?;
         let local = if mode == RenameMode::Exchange { mode } else { RenameMode::Replace };
         self.store.rename(&here(from), &here(to), local)
     }
 
     /// The names in a directory, as a listing of the mount would show them.
-    pub async fn list(&self, directory: &str) -> Vec<String> {
+    pub(crate) async fn list(&self, directory: &str) -> Vec<String> {
         let name = (!directory.is_empty()).then(|| blob(directory));
         self.mirror.refresh_directory(name.as_ref()).await.unwrap();
         let prefix = if directory.is_empty() { String::new() } else { format!("{directory}/") };
@@ -255,12 +275,12 @@ impl Rig {
     }
 
     /// The mirror's version of a name.
-    pub fn here(&self, name: &str) -> Option<Arc<leasefs::store::BlobProperties>> {
+    pub(crate) fn here(&self, name: &str) -> Option<Arc<leasefs::store::BlobProperties>> {
         self.store.find(&here(name)).unwrap().blob
     }
 
     /// Waits until everything is pushed.
-    pub async fn all_pushed(&self) {
+    pub(crate) async fn all_pushed(&self) {
         let done = async {
             while self.mirror.status().waiting_files > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -271,7 +291,7 @@ impl Rig {
 }
 
 /// A client that does not wait long between attempts.
-pub fn client(url: &str) -> AzureStore {
+pub(crate) fn client(url: &str) -> AzureStore {
     let key = AccountKey::parse(DEVELOPMENT_KEY).unwrap();
     let credential = Credential::Key { account: DEVELOPMENT_ACCOUNT.to_owned(), key };
     let retry = RetryPolicy { attempts: 3, base: Duration::from_millis(10), ..RetryPolicy::default() };
@@ -298,28 +318,28 @@ async fn list(store: &dyn BlobStore, container: &ContainerName, prefix: Option<S
 }
 
 /// The container at the service, and the one of the mirror.
-pub fn share() -> ContainerName {
+pub(crate) fn share() -> ContainerName {
     ContainerName::new("share").unwrap()
 }
 
-pub fn home() -> ContainerName {
+pub(crate) fn home() -> ContainerName {
     ContainerName::new("home").unwrap()
 }
 
-pub fn blob(name: &str) -> BlobName {
+pub(crate) fn blob(name: &str) -> BlobName {
     BlobName::new(name).unwrap()
 }
 
-pub fn at(name: &str) -> BlobPath {
+pub(crate) fn at(name: &str) -> BlobPath {
     BlobPath::new(share(), blob(name))
 }
 
-pub fn here(name: &str) -> BlobPath {
+pub(crate) fn here(name: &str) -> BlobPath {
     BlobPath::new(home(), blob(name))
 }
 
 /// Content that differs from place to place.
-pub fn noise(length: usize, seed: u8) -> Vec<u8> {
+pub(crate) fn noise(length: usize, seed: u8) -> Vec<u8> {
     let mut state = u64::from(seed) + 1;
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {

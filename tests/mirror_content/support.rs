@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use leasefs::store::azure::{AzureConfig, AzureStore, Credential, RetryPolicy};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::mirror::{Mirror, MirrorOptions, Place};
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, ContainerName, Fetch, LocalStore, Metadata, NewContent, Preconditions,
-    PublicAccess, Result, Upstream,
+    BlobName, BlobPath, BlobStore, Change, Changed, ContainerName, ContentReader, Fence, Fetch, LocalStore,
+    Metadata, NewContent, Preconditions, PublicAccess, RenameMode, Result, Scratch, Upstream,
 };
 use leasefs::wire::signing::AccountKey;
 use parking_lot::Mutex;
@@ -232,6 +233,50 @@ impl Rig {
         let (at, always) = (BlobPath::new(container(), name(blob)), Preconditions::default());
         self.service.put_blob(&at, content.clone().into(), NewContent::default(), &always).await.unwrap();
         content
+    }
+
+    /// What the service has.
+    pub(crate) async fn there(&self, blob: &str) -> Vec<u8> {
+        let (at, always) = (BlobPath::new(container(), name(blob)), Preconditions::default());
+        self.service.get_blob(&at, None, None, &always).await.unwrap().body.to_vec()
+    }
+
+    /// Commits a change of some bytes as the engine does for a big file.
+    pub(crate) async fn change(&self, blob: &str, range: Range<u64>, byte: u8) {
+        let ranges = std::slice::from_ref(&range);
+        self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
+        let base = self.local.reader(&self.here(blob)).unwrap();
+        let scratch = self.local.scratch().unwrap();
+        let bytes = vec![byte; (range.end - range.start) as usize];
+        scratch.file().write_all_at(&bytes, range.start).unwrap();
+        self.patch(blob, &base, &scratch, &[Change::in_place(range)], base.size());
+    }
+
+    /// Commits a new length.
+    pub(crate) async fn resize(&self, blob: &str, size: u64) {
+        let base = self.local.reader(&self.here(blob)).unwrap();
+        let range = size.min(base.size())..size.max(base.size());
+        let ranges = std::slice::from_ref(&range);
+        self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
+        self.patch(blob, &base, &self.local.scratch().unwrap(), &[], size);
+    }
+
+    fn patch(&self, blob: &str, base: &ContentReader, scratch: &Scratch, changes: &[Change], size: u64) {
+        let (at, still) = (self.here(blob), Preconditions::if_version(base.properties().etag));
+        self.local.patch(&at, base, scratch, changes, size, NewContent::default(), &still).unwrap();
+    }
+
+    pub(crate) async fn push(&self, blob: &str) -> Result<()> {
+        self.mirror.push(&name(blob), Fence { lease: None, check_version: true }).await
+    }
+
+    /// There, then here.
+    pub(crate) async fn rename(&self, from: &str, to: &str) {
+        let fence = Fence { lease: None, check_version: false };
+        let settling =
+            self.mirror.rename(&name(from), &name(to), RenameMode::NoReplace, fence).await.unwrap();
+        self.local.rename(&self.here(from), &self.here(to), RenameMode::Replace).unwrap();
+        drop(settling);
     }
 
     /// As an open(2) does.

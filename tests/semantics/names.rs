@@ -1,9 +1,11 @@
 //! Names, attributes and what a share does not have.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use crate::common::{Mount, errno, names, on_both_paths};
 
@@ -102,7 +104,7 @@ fn attributes_survive_a_remount() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
         std::os::unix::fs::chown(&path, Some(12), Some(34)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o2751)).unwrap();
-        let time = std::time::UNIX_EPOCH + std::time::Duration::new(1_234_567_890, 123_456_789);
+        let time = std::time::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
         File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         symlink("no/where", mount.path("link")).unwrap();
         let before = fs::metadata(&path).unwrap();
@@ -143,4 +145,50 @@ fn a_read_only_mount_changes_nothing() {
     let Some(mount) = Mount::new(&["--read-only"]) else { return };
     assert_eq!(errno(File::create(mount.path("x"))), libc::EROFS);
     assert_eq!(errno(fs::create_dir(mount.path("x"))), libc::EROFS);
+}
+
+/// More entries than fit into one page of the store, or into one answer to the kernel.
+#[test]
+fn positions_in_a_directory_stay_when_entries_go() {
+    on_both_paths(&[], |mount| {
+        let directory = mount.path("d");
+        fs::create_dir(&directory).unwrap();
+        for number in 0..2_500 {
+            File::create(directory.join(format!("{number:05}-{}", "x".repeat(number % 40)))).unwrap();
+        }
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/semantics/seekdir.py");
+        let ran = Command::new("python3").arg(script).arg(&directory).arg("2500").output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    });
+}
+
+#[test]
+fn reading_leaves_the_access_time_alone() {
+    on_both_paths(&[], |mount| {
+        let path = mount.path("a");
+        fs::write(&path, "x".repeat(100_000)).unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        File::open(&path).unwrap().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
+        mount.stop();
+        mount.start();
+        assert_eq!(fs::read(&path).unwrap().len(), 100_000);
+        assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), long_ago);
+        mount.stop();
+        mount.start();
+        assert_eq!(fs::metadata(&path).unwrap().accessed().unwrap(), long_ago);
+    });
+}
+
+#[test]
+fn blocks_and_links_are_counted_simply() {
+    on_both_paths(&[], |mount| {
+        let file = File::create(mount.path("sparse")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        drop(file);
+        fs::create_dir_all(mount.path("d/e/f")).unwrap();
+        mount.stop();
+        mount.start();
+        assert_eq!(fs::metadata(mount.path("sparse")).unwrap().blocks(), (1 << 20) / 512);
+        assert_eq!(fs::metadata(mount.path("d")).unwrap().nlink(), 2);
+    });
 }

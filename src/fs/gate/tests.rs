@@ -197,3 +197,31 @@ async fn delete_pending_is_marked_through_an_open_and_taken_back() {
     assert!(!gate.undelete(FILE), "too late: it is being removed");
     permit.confirm();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_short_open_is_waited_for() {
+    let gate = Gate::new();
+    let short = gate.open_briefly(FILE, read(), someone()).await.unwrap();
+    let alone = Claim { access: Access::WRITE, share: ShareMode::NONE };
+    let waiting = tokio::spawn({
+        let gate = Arc::clone(&gate);
+        async move { gate.open(FILE, alone, someone()).await.map(|permit| permit.close()).map(drop) }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    short.close();
+    waiting.await.unwrap().unwrap();
+    let short = gate.open_briefly(FILE, read(), someone()).await.unwrap();
+    let removing = tokio::spawn({
+        let gate = Arc::clone(&gate);
+        async move { gate.remove_unused(FILE).await }
+    });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    short.close();
+    removing.await.unwrap().unwrap().confirm();
+    let program = gate.open(FILE, read(), someone()).await.unwrap();
+    let before = Instant::now();
+    assert!(matches!(gate.remove_unused(FILE).await, Err(FsError::SharingViolation)));
+    assert_eq!(before.elapsed(), Duration::ZERO, "a living open refuses at once");
+    assert!(!gate.is_delete_pending(FILE));
+    program.close();
+}

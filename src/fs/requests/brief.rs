@@ -12,8 +12,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::share::Access;
 use crate::share::lease::{Lease, LeaseDuration, LeaseId, LeaseRefusal};
-use crate::share::{Access, ShareMode};
 use crate::store::{BlobPath, Found};
 
 use super::super::attributes::{Attributes, Kind};
@@ -32,7 +32,7 @@ use super::failure::{Answer, Failure};
 use super::path::{FilePath, joined};
 
 /// How often a call looks again when something else is there each time.
-const LOOKS_MAX: usize = 8;
+pub(super) const LOOKS_MAX: usize = 8;
 
 /// How often, and how far apart, the holder of a lease tries again while a program's open is just being refused for it.
 const REFUSED_SOON_TRIES: usize = 50;
@@ -67,6 +67,13 @@ pub(super) struct Target {
     pub(super) parent: Ino,
     pub(super) found: Found,
     pub(super) attributes: Attributes,
+}
+
+impl Target {
+    /// Whether it is a directory.
+    pub(super) fn is_directory(&self) -> bool {
+        self.attributes.kind == Kind::Directory
+    }
 }
 
 /// A file that a call has open: its bytes, the permit, and the numbers that lead to it.
@@ -218,15 +225,14 @@ impl Requests {
         }
     }
 
-    /// Opens a file to change it.
-    pub(super) async fn open_to_change(
+    /// Opens a file that the gate was passed for, to change its bytes.
+    pub(super) async fn attach(
         &self,
         path: &FilePath,
-        access: Access,
+        target: Target,
+        permit: OpenPermit,
         shown: Option<LeaseId>,
-    ) -> Answer<Brief<'_>> {
-        let claim = Claim { access, share: ShareMode::ALL };
-        let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Write(shown)).await?;
+    ) -> Result<Brief<'_>> {
         let attached = async {
             let (_, way) = {
                 let _tree = self.engine.guards.tree().await;
@@ -240,7 +246,7 @@ impl Requests {
             Ok((file, way)) => Ok(Brief { target, file, shown, permit, _way: way }),
             Err(error) => {
                 self.leave(path, &permit, target.ino).await;
-                Err(FsError::into(error))
+                Err(error)
             }
         }
     }
@@ -269,11 +275,6 @@ impl Requests {
     pub(super) fn now_entry(&self, open: &Brief<'_>) -> Result<Entry> {
         let found = self.engine.local()?.find(&open.target.at)?;
         self.engine.entry(open.target.ino, open.target.parent, &found)
-    }
-
-    /// Ends the open of a file that was not changed after all.
-    pub(super) async fn close_unchanged(&self, open: Brief<'_>) {
-        self.engine.detach(open.file, &open.permit).await;
     }
 
     /// Ends the open of a file that was changed.
@@ -323,7 +324,7 @@ fn fits(target: &Target, wanted: Wanted) -> Result<()> {
 impl Requests {
     /// Judges the lease on what a call is about. Leases that opens and range locks of this share hold do not count
     /// here: the gate knows better what they stand for.
-    fn judge(&self, target: &Target, rule: LeaseRule) -> Result<()> {
+    pub(super) fn judge(&self, target: &Target, rule: LeaseRule) -> Result<()> {
         let Some(blob) = &target.found.blob else { return Ok(()) };
         let now = now();
         let holder = blob.lease.holder(now);

@@ -1,4 +1,7 @@
-//! Making files and directories.
+//! Making files and directories: new ones, and in place of files that are there.
+//!
+//! The bytes are made ready first, and durable. Then one change of the store names them, with everything beside them.
+//! Only if programs have the file open that is replaced, the bytes go into the file that they have.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -6,19 +9,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::share::lease::LeaseId;
-use crate::share::{Access, Moment};
-use crate::store::{BlobProperties, Found, HttpHeaders, Metadata, NewContent, Scratch};
+use crate::share::{Access, Moment, ShareMode};
+use crate::store::{
+    BlobPath, BlobProperties, CopyState, Found, HttpHeaders, Metadata, NewContent, Preconditions, Scratch,
+};
 
 use super::super::attributes::{Attributes, Kind, is_own_key};
+use super::super::content::COPY_CHUNK;
 use super::super::error::{FsError, Result};
+use super::super::gate::{Claim, OpenPermit};
 use super::super::namespace::{Spot, must_be_new};
 use super::super::nodes::Ino;
 use super::super::now;
 use super::super::watch::Outdated;
 use super::Requests;
+use super::brief::{LOOKS_MAX, LeaseRule, Target, Wanted};
 use super::entry::{Entry, SmbChange, replace_callers_metadata};
 use super::failure::Answer;
 use super::path::FilePath;
+use super::read::Reading;
 
 /// The longest file, as the service has it.
 const SIZE_MAX: u64 = 4 << 40;
@@ -41,18 +50,48 @@ pub struct NewFile {
     pub headers: HttpHeaders,
     /// MD5 of the content.
     pub content_md5: Option<[u8; 16]>,
+    /// Whoever asks may make files, but not replace them.
+    pub create_only: bool,
 }
 
-/// Where the bytes of a new file are.
+/// A file to be made from another one.
+#[derive(Clone, Debug, Default)]
+pub struct CopyFile {
+    /// The copy's id, and its source as the caller gave it; remembered with the file.
+    pub record: Option<(String, String)>,
+    /// A file that is there is replaced also if it is read-only.
+    pub ignore_read_only: bool,
+    /// What SMB knows about it. Its times and attributes are those of a new file where this says nothing.
+    pub smb: SmbChange,
+    /// The caller's metadata; absent: the source's.
+    pub metadata: Option<Metadata>,
+    /// Whoever asks may make files, but not replace them.
+    pub create_only: bool,
+}
+
+/// Everything about a file to be made but its name.
+struct Making {
+    bytes: NewBytes,
+    size: u64,
+    smb: SmbChange,
+    metadata: Metadata,
+    headers: HttpHeaders,
+    content_md5: Option<[u8; 16]>,
+    copy: Option<CopyState>,
+    ignore_read_only: bool,
+    create_only: bool,
+}
+
+/// Where the bytes of a new file are: few in memory, many in a file, durable already.
 enum NewBytes {
     Small(Bytes),
     File(Scratch),
 }
 
-impl NewFile {
-    /// What is stored beside the bytes of a file that these attributes belong to.
-    pub(super) fn stored(&self, mut attributes: Attributes, now: Moment) -> NewContent {
-        let mut metadata = Metadata::new();
+impl Making {
+    /// What is stored beside the bytes of a file that has these attributes and, of this metadata, what is ours.
+    fn stored(&self, mut attributes: Attributes, mut metadata: Metadata, now: Moment) -> NewContent {
+        metadata.retain(|key, _| is_own_key(key));
         self.smb.apply(&mut attributes, &mut metadata, now);
         replace_callers_metadata(&mut metadata, &self.metadata);
         attributes.write_to(&mut metadata);
@@ -60,6 +99,7 @@ impl NewFile {
             metadata,
             headers: self.headers.clone(),
             content_md5: self.content_md5,
+            copy: self.copy.clone(),
             ..NewContent::default()
         }
     }
@@ -71,52 +111,134 @@ impl Requests {
         if new.size > SIZE_MAX || new.body.len() as u64 > new.size {
             return Err(FsError::TooLarge.into());
         }
-        loop {
-            match self.look(path) {
-                Ok(target) if target.attributes.kind == Kind::Directory => {
-                    return Err(FsError::IsADirectory.into());
+        let NewFile { size, body, smb, metadata, headers, content_md5, create_only } = new;
+        let bytes = self.given_bytes(size, &body).await?;
+        let (copy, ignore_read_only) = (None, false);
+        let making =
+            Making { bytes, size, smb, metadata, headers, content_md5, copy, ignore_read_only, create_only };
+        self.make_or_replace(path, &making, lease).await
+    }
+
+    /// Makes a file from another one, of this share or not, in place of one that is there. Durable when it answers.
+    pub async fn copy(
+        &self,
+        source: &Reading,
+        path: &FilePath,
+        request: CopyFile,
+        lease: Option<LeaseId>,
+    ) -> Answer<Entry> {
+        let size = source.size();
+        let bytes = self.read_bytes(source).await?;
+        let copied = |(id, from)| CopyState { id, source: from, bytes: size, completed: now() };
+        let making = Making {
+            bytes,
+            size,
+            smb: request.smb,
+            metadata: request.metadata.unwrap_or_else(|| source.entry.metadata.clone()),
+            headers: source.entry.headers.clone(),
+            content_md5: source.entry.content_md5,
+            copy: request.record.map(copied),
+            ignore_read_only: request.ignore_read_only,
+            create_only: request.create_only,
+        };
+        self.make_or_replace(path, &making, lease).await
+    }
+
+    async fn given_bytes(&self, size: u64, body: &Bytes) -> Result<NewBytes> {
+        let local = self.engine.local()?;
+        if let Some(length) = usize::try_from(size).ok().filter(|_| size <= local.inline_max()) {
+            let mut bytes = body.to_vec();
+            bytes.resize(length, 0);
+            return Ok(NewBytes::Small(bytes.into()));
+        }
+        let scratch = local.scratch()?;
+        let (file, body) = (Arc::clone(scratch.file()), body.clone());
+        blocking(move || {
+            file.write_all_at(&body, 0)?;
+            Ok(file.set_len(size)?)
+        })
+        .await?;
+        local.sync_data(vec![Arc::clone(scratch.file())]).await?;
+        Ok(NewBytes::File(scratch))
+    }
+
+    async fn read_bytes(&self, source: &Reading) -> Result<NewBytes> {
+        let (local, size) = (self.engine.local()?, source.size());
+        if let Some(length) = usize::try_from(size).ok().filter(|_| size <= local.inline_max()) {
+            let mut bytes = vec![0; length];
+            source.read_at(&mut bytes, 0)?;
+            return Ok(NewBytes::Small(bytes.into()));
+        }
+        let scratch = local.scratch()?;
+        let (file, source) = (Arc::clone(scratch.file()), source.clone());
+        blocking(move || {
+            let mut buffer = vec![0; COPY_CHUNK];
+            for range in source.ranges(None)? {
+                let mut at = range.start;
+                while at < range.end {
+                    let wanted = usize::try_from(range.end - at).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+                    let got = source.read_at(&mut buffer[..wanted], at)?;
+                    if got == 0 {
+                        break;
+                    }
+                    file.write_all_at(&buffer[..got], at)?;
+                    at += got as u64;
                 }
-                Ok(_) => match self.overwrite(path, &new, lease).await {
+            }
+            Ok(file.set_len(size)?)
+        })
+        .await?;
+        local.sync_data(vec![Arc::clone(scratch.file())]).await?;
+        Ok(NewBytes::File(scratch))
+    }
+
+    async fn make_or_replace(
+        &self,
+        path: &FilePath,
+        making: &Making,
+        lease: Option<LeaseId>,
+    ) -> Answer<Entry> {
+        for _ in 0..LOOKS_MAX {
+            match self.look(path) {
+                Ok(target) if target.is_directory() => return Err(FsError::IsADirectory.into()),
+                Ok(_) if making.create_only => return Err(FsError::Exists.into()),
+                Ok(_) => match self.replace(path, making, lease).await {
                     Err(failure) if matches!(failure.error, FsError::NotFound) => {}
                     other => return other,
                 },
-                Err(FsError::NotFound) => match self.make_file(path, &new).await {
+                Err(FsError::NotFound) => match self.make_file(path, making).await {
                     Err(failure) if matches!(failure.error, FsError::Exists) => {}
                     other => return other,
                 },
                 Err(error) => return Err(error.into()),
             }
         }
+        Err(FsError::Stale.into())
     }
 
-    async fn make_file(&self, path: &FilePath, new: &NewFile) -> Answer<Entry> {
-        let engine = &self.engine;
-        let (local, owner, now) = (engine.local()?, engine.config.owner, now());
-        let bytes = self.new_bytes(new).await?;
+    async fn make_file(&self, path: &FilePath, making: &Making) -> Answer<Entry> {
+        let (owner, now) = (self.engine.config.owner, now());
         let attributes = Attributes::new(Kind::File, FILE_MODE, owner.uid, owner.gid, now);
-        self.make(path, |Spot { at, inherit }| {
-            let stored = new.stored(inherit.apply(attributes), now);
-            Ok(match &bytes {
-                NewBytes::Small(bytes) => local.put_small(at, bytes.clone(), stored, &must_be_new())?,
-                NewBytes::File(scratch) => local.publish(at, scratch, new.size, stored, &must_be_new())?,
-            })
+        self.make(path, |spot| {
+            let stored = making.stored(spot.inherit.apply(attributes), Metadata::new(), now);
+            self.name_bytes(&spot.at, making, stored, &must_be_new())
         })
         .await
     }
 
-    /// The bytes of a new file, ready to be named by a version: what is big is durable already.
-    async fn new_bytes(&self, new: &NewFile) -> Result<NewBytes> {
+    /// Makes the bytes the content of a blob.
+    fn name_bytes(
+        &self,
+        at: &BlobPath,
+        making: &Making,
+        stored: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
         let local = self.engine.local()?;
-        if let Some(size) = usize::try_from(new.size).ok().filter(|_| new.size <= local.inline_max()) {
-            let mut bytes = new.body.to_vec();
-            bytes.resize(size, 0);
-            return Ok(NewBytes::Small(bytes.into()));
-        }
-        let scratch = local.scratch()?;
-        scratch.file().write_all_at(&new.body, 0)?;
-        scratch.file().set_len(new.size)?;
-        local.sync_data(vec![Arc::clone(scratch.file())]).await?;
-        Ok(NewBytes::File(scratch))
+        Ok(match &making.bytes {
+            NewBytes::Small(bytes) => local.put_small(at, bytes.clone(), stored, conditions)?,
+            NewBytes::File(scratch) => local.publish(at, scratch, making.size, stored, conditions)?,
+        })
     }
 
     /// Makes something under a name that is free, and durable.
@@ -156,62 +278,132 @@ impl Requests {
 
     /// Makes the file that is there a new one: its bytes, and everything beside them. It keeps its number, its owner
     /// and its lease, and the programs that have it open see the new bytes.
-    async fn overwrite(&self, path: &FilePath, new: &NewFile, lease: Option<LeaseId>) -> Answer<Entry> {
+    async fn replace(&self, path: &FilePath, making: &Making, lease: Option<LeaseId>) -> Answer<Entry> {
         let access = Access::WRITE.union(Access::DELETE);
-        let open = self.open_to_change(path, access, lease).await?;
-        if let Err(failure) = self.may_write(&open) {
-            self.close_unchanged(open).await;
+        let claim = Claim { access, share: ShareMode::ALL };
+        let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Write(lease)).await?;
+        let may = match self.may_write(&target) {
+            Err(failure) if matches!(failure.error, FsError::ReadOnly) && making.ignore_read_only => Ok(()),
+            other => other,
+        };
+        if let Err(failure) = may {
+            self.leave(path, &permit, target.ino).await;
             return Err(failure);
         }
+        match self.replace_closed(path, &target, making, lease).await {
+            Ok(true) => {
+                self.leave(path, &permit, target.ino).await;
+                self.engine.announce(vec![Outdated::File(target.ino)]).await;
+            }
+            Ok(false) => self.replace_open(path, target, permit, making, lease).await?,
+            Err(error) => {
+                self.leave(path, &permit, target.ino).await;
+                return Err(error.into());
+            }
+        }
+        let now_there = self.look(path)?;
+        Ok(self.engine.entry(now_there.ino, now_there.parent, &now_there.found)?)
+    }
+
+    /// Replaces a file that nobody has open, in one step; says whether that was so.
+    async fn replace_closed(
+        &self,
+        path: &FilePath,
+        target: &Target,
+        making: &Making,
+        lease: Option<LeaseId>,
+    ) -> Result<bool> {
+        let engine = &self.engine;
+        let replaced = self
+            .unless_open(path, target, |at, blob| {
+                let now = now();
+                let mut attributes = Attributes::of_blob(blob, engine.config.owner);
+                (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
+                let stored = making.stored(attributes, blob.metadata.clone(), now);
+                let lease = lease.or(engine.leases.id(target.ino));
+                let conditions = Preconditions { lease, ..Preconditions::default() };
+                self.name_bytes(at, making, stored, &conditions)
+            })
+            .await?;
+        if replaced.is_some() {
+            engine.local()?.sync().await?;
+        }
+        Ok(replaced.is_some())
+    }
+
+    /// Replaces the bytes in the file that programs have open.
+    async fn replace_open(
+        &self,
+        path: &FilePath,
+        target: Target,
+        permit: OpenPermit,
+        making: &Making,
+        lease: Option<LeaseId>,
+    ) -> Result<()> {
+        let open = self.attach(path, target, permit, lease).await?;
         let done = async {
             let engine = &self.engine;
             engine
                 .with_place_for(&open.file, open.shown, |place| {
                     open.file.truncate(0, place)?;
-                    open.file.truncate(new.size, place)
+                    open.file.truncate(making.size, place)
                 })
                 .await?;
-            if !new.body.is_empty() {
-                self.write(&open, 0, new.body.clone()).await?;
+            match &making.bytes {
+                NewBytes::Small(bytes) => self.write(&open, 0, bytes.clone()).await?,
+                NewBytes::File(scratch) => {
+                    let mut at = 0;
+                    while at < making.size {
+                        let length = usize::try_from(making.size - at).unwrap_or(COPY_CHUNK).min(COPY_CHUNK);
+                        let mut buffer = vec![0; length];
+                        scratch.file().read_exact_at(&mut buffer, at)?;
+                        self.write(&open, at, buffer.into()).await?;
+                        at += length as u64;
+                    }
+                }
             }
             self.commit_content(&open).await?;
-            let headers = Some((new.headers.clone(), new.content_md5));
+            let headers = Some((making.headers.clone(), making.content_md5));
             self.change_beside(&open.target, open.shown, headers, |attributes, metadata| {
                 let now = now();
                 attributes.btime = now;
                 metadata.retain(|key, _| is_own_key(key));
-                new.smb.apply(attributes, metadata, now);
-                replace_callers_metadata(metadata, &new.metadata);
+                making.smb.apply(attributes, metadata, now);
+                replace_callers_metadata(metadata, &making.metadata);
             })
             .await?;
-            engine.local()?.sync().await?;
-            self.now_entry(&open)
+            Ok(engine.local()?.sync().await?)
         };
         let done = done.await;
         self.close(open).await;
-        Ok(done?)
+        done
     }
 
-    /// Makes a directory.
+    /// Makes a directory. Durable when it answers.
     pub async fn create_directory(
         &self,
         path: &FilePath,
         smb: SmbChange,
         metadata: Metadata,
     ) -> Answer<Entry> {
-        if path.is_root() {
-            return Err(FsError::Exists.into());
-        }
-        let owner = self.engine.config.owner;
-        let now = now();
+        let (owner, now) = (self.engine.config.owner, now());
         let attributes = Attributes::new(Kind::Directory, DIRECTORY_MODE, owner.uid, owner.gid, now);
-        let new = NewFile { smb, metadata, ..NewFile::default() };
         self.make(path, |spot| {
-            let stored = new.stored(spot.inherit.apply(attributes), now);
-            Ok(self.engine.local()?.put_small(&spot.at, Bytes::new(), stored, &must_be_new())?)
+            let mut attributes = spot.inherit.apply(attributes);
+            let mut stored = Metadata::new();
+            smb.apply(&mut attributes, &mut stored, now);
+            replace_callers_metadata(&mut stored, &metadata);
+            attributes.write_to(&mut stored);
+            let new = NewContent { metadata: stored, ..NewContent::default() };
+            Ok(self.engine.local()?.put_small(&spot.at, Bytes::new(), new, &must_be_new())?)
         })
         .await
     }
+}
+
+/// Runs what may take long where it delays nobody.
+async fn blocking(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| FsError::Io(error.to_string()))?
 }
 
 /// Whoever makes something misses the directory, not the thing.

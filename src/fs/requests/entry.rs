@@ -155,7 +155,7 @@ impl Engine {
     }
 }
 
-fn entry_of(stat: &Stat, parent: Ino, blob: &BlobProperties) -> Entry {
+pub(super) fn entry_of(stat: &Stat, parent: Ino, blob: &BlobProperties) -> Entry {
     let directory = stat.attributes.kind == Kind::Directory;
     Entry {
         size: if directory { 0 } else { stat.size },
@@ -173,7 +173,7 @@ fn entry_of(stat: &Stat, parent: Ino, blob: &BlobProperties) -> Entry {
 }
 
 /// What is known without a blob.
-fn bare(stat: &Stat, parent: Ino) -> Entry {
+pub(super) fn bare(stat: &Stat, parent: Ino) -> Entry {
     let Attributes { kind, btime, mtime, ctime, atime, .. } = stat.attributes;
     Entry {
         ino: stat.ino,

@@ -9,7 +9,7 @@ use super::failure::Answer;
 use super::path::FilePath;
 
 /// Entries of one page at most.
-const PAGE_MAX: usize = 5000;
+pub(super) const PAGE_MAX: usize = 5000;
 
 /// What to list of a directory.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@
 //!
 //! * [`FilePath`]: paths. [`Entry`], [`SmbAttributes`], [`SmbChange`]: what is told and changed about a file.
 //! * `brief`: the short open. [`Failure`]: why a call failed, and who was in the way.
-//! * `read`, `write`, `create`, `properties`, `remove`, `list`: the calls.
+//! * `read`, `write`, `create`, `properties`, `remove`, `rename`, `list`, `leases`, `handles`, `permissions`: the calls.
 //!
 //! Knows no protocol: neither headers nor statuses. Never judges share modes itself.
 
@@ -15,25 +15,34 @@ mod brief;
 mod create;
 mod entry;
 mod failure;
+mod frozen;
+mod handles;
+mod leases;
 mod list;
 mod path;
+mod permissions;
 mod properties;
 mod read;
 mod remove;
+mod rename;
 mod write;
 
 use std::sync::Arc;
 
 use super::Engine;
 
-pub use create::NewFile;
+pub use create::{CopyFile, NewFile};
 pub use entry::{Entry, SmbAttributes, SmbChange};
 pub(super) use entry::{callers_metadata, is_read_only_by_attribute, replace_callers_metadata};
 pub use failure::{Answer, Failure};
+pub use frozen::Frozen;
+pub use handles::{HandleInfo, HandlePage, HandlesClosed, Which};
+pub use leases::LeaseAction;
 pub use list::{ListRequest, Listed, Listing};
 pub use path::FilePath;
 pub use properties::FileChange;
 pub use read::Reading;
+pub use rename::RenameRequest;
 pub use write::LastWrite;
 
 /// A share, for front ends that have paths and no handles.

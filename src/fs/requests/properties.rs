@@ -84,11 +84,7 @@ impl Requests {
     }
 
     async fn resize(&self, path: &FilePath, size: u64, lease: Option<LeaseId>) -> Answer<()> {
-        let open = self.open_to_change(path, Access::WRITE, lease).await?;
-        if let Err(failure) = self.may_write(&open) {
-            self.close_unchanged(open).await;
-            return Err(failure);
-        }
+        let open = self.open_to_write(path, lease).await?;
         let done = async {
             let (engine, file) = (&self.engine, &open.file);
             engine.with_place_for(file, open.shown, |place| file.truncate(size, place)).await?;

@@ -39,6 +39,46 @@ enum Source {
 }
 
 impl Reading {
+    /// One version that nobody changes any more.
+    pub(super) fn of_version(entry: Entry, reader: ContentReader) -> Self {
+        Self { entry: Entry { size: reader.size(), ..entry }, source: Source::Version(reader) }
+    }
+
+    /// Where it differs from an earlier version: what was written, and (`true`) what has no data any more. May say
+    /// more than is strictly true, never less.
+    pub fn changes_since(
+        &self,
+        earlier: &Self,
+        within: Option<Range<u64>>,
+    ) -> Result<Vec<(Range<u64>, bool)>> {
+        let within = within.unwrap_or(0..u64::MAX);
+        let cut = |range: Range<u64>| range.start.max(within.start)..range.end.min(within.end);
+        let changes = match (&self.source, &earlier.source) {
+            (Source::Version(now), Source::Version(before)) => {
+                now.changes_since(before)?.into_iter().map(|page| (page.range, page.cleared)).collect()
+            }
+            // What a program has open may change at any moment.
+            _ => self.everything()?,
+        };
+        Ok(changes
+            .into_iter()
+            .map(|(range, cleared)| (cut(range), cleared))
+            .filter(|(range, _)| range.start < range.end)
+            .collect())
+    }
+
+    /// All data as written, all holes as cleared.
+    fn everything(&self) -> Result<Vec<(Range<u64>, bool)>> {
+        let (mut all, mut at) = (Vec::new(), 0);
+        for data in self.ranges(None)? {
+            all.push((at..data.start, true));
+            at = data.end;
+            all.push((data, false));
+        }
+        all.push((at..self.size(), true));
+        Ok(all)
+    }
+
     /// How long it is.
     pub fn size(&self) -> u64 {
         self.entry.size

@@ -6,7 +6,7 @@ use crate::share::Moment;
 use crate::share::lease::{Lease, LeaseId};
 use crate::store::{
     ContainerAcl, ContainerName, ContainerProperties, ETag, LeaseReport, LeaseRequest, ListItem, ListQuery,
-    Metadata, Preconditions, PublicAccess, StoreError,
+    Metadata, Preconditions, PublicAccess, SnapshotId, StoreError,
 };
 
 use super::super::error::{FsError, Result};
@@ -28,6 +28,8 @@ pub type ShareSettings = BTreeMap<String, String>;
 pub struct ShareInfo {
     /// Its name.
     pub name: ContainerName,
+    /// Which snapshot of it this is, if it is one.
+    pub snapshot: Option<SnapshotId>,
     /// Version tag of what is told here.
     pub etag: ETag,
     /// When that was last changed.
@@ -43,7 +45,7 @@ pub struct ShareInfo {
 }
 
 impl ShareInfo {
-    fn of(container: ContainerProperties) -> Self {
+    pub(super) fn of(container: ContainerProperties) -> Self {
         let setting = |(key, value): (&String, &String)| {
             key.strip_prefix(SETTING).map(|name| (name.to_owned(), value.clone()))
         };
@@ -51,6 +53,7 @@ impl ShareInfo {
             settings: container.metadata.iter().filter_map(setting).collect(),
             metadata: callers_metadata(&container.metadata),
             name: container.name,
+            snapshot: None,
             etag: container.etag,
             modified: container.modified,
             acl: container.acl,
@@ -64,7 +67,7 @@ fn set_settings(stored: &mut Metadata, settings: &ShareSettings) {
     stored.extend(settings.iter().map(|(name, value)| (format!("{SETTING}{name}"), value.clone())));
 }
 
-fn missing(error: StoreError) -> FsError {
+pub(super) fn missing(error: StoreError) -> FsError {
     match error {
         StoreError::ContainerNotFound(_) => FsError::NoShare,
         StoreError::Lease(refusal) => FsError::Lease(refusal),
@@ -91,17 +94,6 @@ impl Shares {
     /// What a share is. A lease id that is given must be right.
     pub async fn properties(&self, name: &ContainerName, lease: Option<LeaseId>) -> Result<ShareInfo> {
         Ok(ShareInfo::of(self.store.container_properties(name, lease).await.map_err(missing)?))
-    }
-
-    /// Shares in the order of their names that begin with `prefix`, from `marker` on; and where to go on.
-    pub async fn list(
-        &self,
-        prefix: &str,
-        marker: Option<&str>,
-        max: usize,
-    ) -> Result<(Vec<ShareInfo>, Option<String>)> {
-        let (containers, next) = self.store.list_containers(prefix, marker, max).await?;
-        Ok((containers.into_iter().map(ShareInfo::of).collect(), next))
     }
 
     /// Replaces the caller's metadata.
@@ -160,16 +152,6 @@ impl Shares {
         Ok(done)
     }
 
-    /// Deletes a share with everything in it, unless it is mounted.
-    pub async fn delete(&self, name: &ContainerName, lease: Option<LeaseId>) -> Result<()> {
-        let _changing = self.changing.lock().await;
-        self.properties(name, None).await?;
-        self.end(name).await?;
-        let conditions = Preconditions { lease, ..Preconditions::default() };
-        self.store.delete_container(name, &conditions).await.map_err(missing)?;
-        self.durable().await
-    }
-
     /// How many bytes the files of a share have. Looks at every one of them.
     pub async fn usage(&self, name: &ContainerName) -> Result<u64> {
         let (mut query, mut bytes) = (ListQuery { max: PAGE, ..ListQuery::default() }, 0);
@@ -190,7 +172,7 @@ impl Shares {
         }
     }
 
-    async fn durable(&self) -> Result<()> {
+    pub(super) async fn durable(&self) -> Result<()> {
         match self.store.local() {
             Some(local) => Ok(local.sync().await?),
             None => Ok(()),

@@ -7,14 +7,15 @@ use http::request::Parts;
 use http::{HeaderMap, Uri};
 
 use super::BlobService;
-use super::call::{Call, Caller, Rights};
+use super::call::{Call, Rights};
 use super::failure::{Failure, Result};
 use super::needs::need;
 use super::operation::{BlobOp, Operation};
-use super::reply::status_of;
 use super::route::{Resource, Target};
 use super::source::SourceRight;
 use crate::rest::auth::{Asked, Claim};
+use crate::rest::face::{Caller, Service as _};
+use crate::rest::reply::status_of;
 use crate::store::{BlobPath, ContainerAcl, ContainerName, StoreError};
 use crate::wire::Fault;
 use crate::wire::query::Query;
@@ -56,7 +57,7 @@ impl BlobService {
     ) -> Result<()> {
         let headers = HeaderMap::new();
         let claim = Claim::of(&headers, query)?;
-        let own = target.account == call.target.account;
+        let own = target.account.name == call.target.account.name;
         match (&claim, right) {
             (Claim::Anonymous, SourceRight::BySignature) if call.rights.by_key && own => return Ok(()),
             _ => {}
@@ -89,13 +90,14 @@ impl BlobService {
         };
         let acl = match container {
             // The containers are those of the accounts known here, whatever account the URL names.
-            Some(container) if claim.asks_for_acl() && self.accounts.knows(&target.account) => {
+            Some(container) if claim.asks_for_acl() && self.accounts.knows(&target.account.name) => {
                 self.acl_of(container).await?
             }
             _ => None,
         };
         let snapshot = parts.query.filled("snapshot");
-        let place = Place { service: Service::Blob, account: &target.account, container, name, snapshot };
+        let place =
+            Place { service: Service::Blob, account: &target.account.name, container, name, snapshot };
         let circumstances = Circumstances {
             now: self.now(),
             client: Some(caller.peer.ip().to_canonical()),
@@ -126,7 +128,7 @@ pub(super) fn refuse_secondary_writes(
     target: &Target,
     operation: &Operation,
 ) -> std::result::Result<(), Fault> {
-    if target.secondary && !operation.is_read() {
+    if target.account.secondary && !operation.is_read() {
         let code = crate::wire::ErrorCode::InsufficientAccountPermissions;
         return Err(Fault::new(code).saying("The secondary endpoint only reads."));
     }

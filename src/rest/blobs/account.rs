@@ -4,8 +4,10 @@ use super::BlobService;
 use super::call::Call;
 use super::containers::access_name;
 use super::failure::Result;
-use super::listing::{Page, lease_fields};
-use super::reply::Reply;
+use super::listing::lease_fields;
+use crate::rest::face::Service as _;
+use crate::rest::page::Page;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::ContainerProperties;
 use crate::wire::etag::Etag;
@@ -35,13 +37,13 @@ impl BlobService {
         let old = self.settings().await?;
         let merged = merge(&old, given);
         self.store.set_service_properties(xml::service_properties(&merged).into()).await?;
-        self.set_settings(merged);
+        self.settings.set(merged);
         Ok(Reply::accepted().empty())
     }
 
     /// Get Blob Service Stats: of the secondary endpoint only, which is never behind.
     pub(super) async fn get_service_stats(&self, call: &Call<'_>) -> Result<Answer> {
-        if !call.target.secondary {
+        if !call.target.account.secondary {
             return Err(Fault::new(ErrorCode::InvalidQueryParameterValue)
                 .with("QueryParameterName", "comp")
                 .saying("Statistics are answered by the secondary endpoint.")
@@ -58,7 +60,7 @@ impl BlobService {
 
     /// List Containers.
     pub(super) async fn list_containers(&self, call: &Call<'_>) -> Result<Answer> {
-        let page = Page::of(call)?;
+        let page = Page::of(&call.query)?;
         let mut metadata = false;
         for word in
             call.query.filled("include").unwrap_or_default().split(',').filter(|word| !word.is_empty())

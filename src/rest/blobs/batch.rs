@@ -10,7 +10,7 @@ use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
 use super::operation::{BlobOp, Operation};
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::{Answer, AnswerBody, RequestBody};
 use crate::store::ContainerName;
 use crate::wire::{ErrorCode, Fault, date, headers};
@@ -44,13 +44,13 @@ impl BlobService {
         for item in items {
             let answer = self.batch_item(call, container, &item.head).await;
             let (mut answer, id) = match answer {
-                Ok(answer) => (answer, self.request_id()),
+                Ok(answer) => (answer, self.face.request_id()),
                 Err(failure) => {
-                    let id = self.request_id();
+                    let id = self.face.request_id();
                     (failure.into_answer(&item.head.method, &id, &date::iso_ticks(call.now)), id)
                 }
             };
-            super::common_headers(&mut answer, &item.head, &id);
+            self.face.sign(&mut answer, &item.head, &id);
             write_part(&mut answers, &separator, item.content_id.as_deref(), answer).await;
         }
         answers.extend_from_slice(format!("--{separator}--\r\n").as_bytes());
@@ -65,7 +65,7 @@ impl BlobService {
         head: &Parts,
     ) -> Result<Answer> {
         let host = headers::text(call.headers(), headers::HOST)?.unwrap_or_default();
-        let path = full_path(head.uri.path(), &call.target.account, call.target.in_host);
+        let path = full_path(head.uri.path(), &call.target.account.name, call.target.account.in_host);
         let mut body = RequestBody::empty();
         let (mut inner, operation) = self.admit(head, &mut body, call.caller, host, &path).await?;
         match &operation {
@@ -199,6 +199,14 @@ async fn write_part(out: &mut Vec<u8>, separator: &str, content_id: Option<&str>
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(&body);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Reads a batch as far as that goes, for tests of what it must survive.
+#[cfg(test)]
+pub(super) fn read(body: &[u8], content_type: &str) {
+    if let Ok(boundary) = boundary(Some(content_type)) {
+        let _ = parse(body, &boundary);
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::failure::Result;
 use super::put::{new_content, put_block_max, put_reply, sums_headers};
 use super::receive::{Received, receive};
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{BlobPath, BlockId, BlockKind, BlockListEntry};
 use crate::wire::checksum::{Declared, Sums, Wanted};

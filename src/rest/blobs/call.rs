@@ -7,6 +7,7 @@ use http::request::Parts;
 
 use super::failure::{Failure, Result};
 use super::route::Target;
+use crate::rest::face::Caller;
 use crate::rest::server::RequestBody;
 use crate::share::Moment;
 use crate::share::lease::LeaseId;
@@ -45,15 +46,6 @@ pub(super) struct Call<'a> {
     pub(super) caller: Caller,
     /// What the signature allows beyond the operation itself.
     pub(super) rights: Rights,
-}
-
-/// The other end of the connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
-    /// Its address.
-    pub(super) peer: std::net::SocketAddr,
-    /// Whether the connection is encrypted.
-    pub(super) secure: bool,
 }
 
 /// What a caller may do besides the operation that was authorized.

@@ -3,7 +3,7 @@
 use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{BlobPath, DeleteSnapshots};
 use crate::wire::{ErrorCode, Fault, date, headers};

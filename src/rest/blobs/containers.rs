@@ -3,8 +3,8 @@
 use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
-use super::properties::lease_headers;
-use super::reply::Reply;
+use crate::rest::leases::lease_headers;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{
     ContainerAcl, ContainerName, ContainerProperties, Preconditions, PublicAccess, StoredPolicy,

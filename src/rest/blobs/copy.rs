@@ -9,9 +9,10 @@ use super::failure::{Failure, Result};
 use super::pages::{PAGES_MAX, page_range, page_reply, sequence_conditions};
 use super::put::{new_content, put_blob_max, put_block_max, put_reply, sums_headers};
 use super::receive::Received;
-use super::reply::Reply;
-use super::source::{CopyFrom, Fetched, SourceRight, without_query};
+use super::source::{CopyFrom, Fetched, SourceRight};
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
+use crate::rest::sources::without_query;
 use crate::store::{
     BlobPath, BlobProperties, CopyRequest, CopySource, CopyState, HttpHeaders, NewContent, Preconditions,
     StoreError, Tags,

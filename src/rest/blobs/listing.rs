@@ -2,67 +2,21 @@
 
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-
 use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
 use super::properties::tier_name;
 use super::read::kind_name;
-use super::reply::Reply;
+use crate::rest::page::{Page, read_marker, show_marker};
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::Moment;
 use crate::share::lease::Lease;
 use crate::store::conditions::TagExpression;
 use crate::store::{AccessTier, BlobKind, BlobProperties, ContainerName, ListItem, ListQuery, Tags};
+use crate::wire::Fault;
 use crate::wire::etag::Etag;
 use crate::wire::xml::{self, BlobFields, BlobLine, BlobListing, CopyFields, LeaseFields};
-use crate::wire::{ErrorCode, Fault, query};
-
-/// The most lines of a page.
-const PAGE_MAX: usize = 5000;
-
-/// What a request says about the page it wants.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Page {
-    pub(super) prefix: Option<String>,
-    /// As the client gave it.
-    pub(super) marker: Option<String>,
-    /// As the client gave it.
-    pub(super) asked_max: Option<u32>,
-    pub(super) max: usize,
-}
-
-impl Page {
-    /// Reads `prefix`, `marker` and `maxresults`.
-    pub(super) fn of(call: &Call<'_>) -> Result<Self> {
-        let asked_max = match call.query.filled("maxresults") {
-            None => None,
-            Some(text) => Some(text.parse::<i64>().map_err(|_| Fault::invalid_query("maxresults", text))?),
-        };
-        let max = match asked_max {
-            None => PAGE_MAX,
-            Some(asked) if asked <= 0 => {
-                return Err(Fault::new(ErrorCode::OutOfRangeQueryParameterValue)
-                    .with("QueryParameterName", "maxresults")
-                    .with("QueryParameterValue", asked.to_string())
-                    .into());
-            }
-            Some(asked) => usize::try_from(asked).unwrap_or(PAGE_MAX).min(PAGE_MAX),
-        };
-        Ok(Self {
-            prefix: call.query.filled("prefix").map(str::to_owned),
-            marker: call.query.filled("marker").map(str::to_owned),
-            asked_max: asked_max.map(|asked| u32::try_from(asked).unwrap_or(u32::MAX)),
-            max,
-        })
-    }
-
-    pub(super) fn prefix_text(&self) -> &str {
-        self.prefix.as_deref().unwrap_or_default()
-    }
-}
 
 /// What `include` asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +55,7 @@ impl Include {
 impl BlobService {
     /// List Blobs.
     pub(super) async fn list_blobs(&self, call: &Call<'_>, container: &ContainerName) -> Result<Answer> {
-        let page = Page::of(call)?;
+        let page = Page::of(&call.query)?;
         let include = Include::parse(call.query.filled("include").unwrap_or_default())?;
         let delimiter = call.query.filled("delimiter").map(str::to_owned);
         if include.snapshots && delimiter.is_some() {
@@ -133,7 +87,7 @@ impl BlobService {
         call: &Call<'_>,
         container: Option<&ContainerName>,
     ) -> Result<Answer> {
-        let page = Page::of(call)?;
+        let page = Page::of(&call.query)?;
         let text = call.query.filled("where").ok_or_else(|| Fault::missing_query("where"))?;
         let wanted = TagExpression::search(text)
             .map_err(|why| Fault::invalid_query("where", text).saying(why.to_string()))?;
@@ -156,30 +110,9 @@ impl BlobService {
 impl Call<'_> {
     /// The service's URL as the client reached it.
     pub(super) fn endpoint(&self) -> String {
-        let scheme = if self.caller.secure { "https" } else { "http" };
         let host = self.headers().get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let secondary = if self.target.secondary { "-secondary" } else { "" };
-        if self.target.in_host {
-            format!("{scheme}://{host}/")
-        } else {
-            format!("{scheme}://{host}/{}{secondary}/", query::encode(&self.target.account))
-        }
+        self.target.account.endpoint(self.caller, host)
     }
-}
-
-/// What a marker starts with that is not a name. No name has a NUL, and no client sends one by chance.
-const OPAQUE: &str = "2!";
-
-/// Where a list goes on, in letters that survive XML and a URL.
-fn show_marker(next: &str) -> String {
-    format!("{OPAQUE}{}", URL_SAFE_NO_PAD.encode(next))
-}
-
-/// A marker of ours, or a name, which is a marker too.
-fn read_marker(text: &str) -> Result<String> {
-    let Some(encoded) = text.strip_prefix(OPAQUE) else { return Ok(text.to_owned()) };
-    let bytes = URL_SAFE_NO_PAD.decode(encoded).map_err(|_| Fault::invalid_query("marker", text))?;
-    Ok(String::from_utf8(bytes).map_err(|_| Fault::invalid_query("marker", text))?)
 }
 
 fn line(item: ListItem, include: Include, now: Moment) -> BlobLine {

@@ -16,8 +16,9 @@ mod call;
 mod changes;
 mod containers;
 mod copy;
-mod cors;
 mod failure;
+#[cfg(test)]
+mod fuzz;
 mod leases;
 mod listing;
 mod needs;
@@ -28,46 +29,38 @@ mod properties;
 mod put;
 mod read;
 mod receive;
-mod reply;
 mod route;
 mod source;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode, header};
 
 use super::auth::Accounts;
-use super::server::{Answer, AnswerBody, Protocol, Request, RequestBody, check_framing};
+use super::cors::Settings;
+use super::face::{self, Caller, Face, Service};
+use super::server::{Answer, Protocol, Request, RequestBody};
 use crate::share::Moment;
 use crate::store::{BlobPath, BlobStore, ContainerName, EtagMatch, LocalStore, Preconditions};
 use crate::wire::query::Query;
 use crate::wire::version::ServiceVersion;
-use crate::wire::{ErrorCode, Fault, date, headers};
+use crate::wire::xml::{self, ServiceProperties};
+use crate::wire::{ErrorCode, headers};
 
 use access::refuse_secondary_writes;
-use call::{Call, Caller};
-use cors::Settings;
+use call::Call;
 use failure::{Failure, Result};
 use neighbours::Neighbours;
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
-use reply::Reply;
 use route::Target;
 
+pub use super::sources::CopySources;
 pub use neighbours::{BlobAccounts, Stores};
-pub use source::CopySources;
 
 /// What the `Server` header says.
 const SERVER_NAME: &str = concat!("leasefs-blob/", env!("CARGO_PKG_VERSION"));
-/// Longest `x-ms-client-request-id` that is repeated in the answer.
-const CLIENT_ID_MAX: usize = 1024;
-/// Answers without asking who asks.
-const HEALTH_PATH: &str = "/healthz";
-
 /// An operation being made: on the heap, so that no request pays for the largest.
 type Performing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 
@@ -87,9 +80,7 @@ pub struct BlobService {
     settings: Settings,
     /// The time: of this machine, unless a test moves it together with the store's.
     clock: Clock,
-    /// Numbers requests; starts at random so that ids of two runs differ.
-    requests: AtomicU64,
-    run: u64,
+    face: Face,
 }
 
 impl std::fmt::Debug for BlobService {
@@ -101,16 +92,14 @@ impl std::fmt::Debug for BlobService {
 impl BlobService {
     /// Serves `store`, which should answer a change only when it is durable: clients take an answer for a promise.
     pub fn new(store: Arc<dyn ServedStore>, accounts: Accounts, copy_sources: CopySources) -> Self {
-        let (run, _) = uuid::Uuid::new_v4().as_u64_pair();
         Self {
             store,
             accounts,
             copy_sources,
             neighbours: Neighbours::default(),
             settings: Settings::default(),
-            clock: Arc::new(now),
-            requests: AtomicU64::new(0),
-            run,
+            clock: Arc::new(face::now),
+            face: Face::new(SERVER_NAME),
         }
     }
 
@@ -119,32 +108,6 @@ impl BlobService {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
-    }
-
-    /// What time it is.
-    fn now(&self) -> Moment {
-        (self.clock)()
-    }
-
-    /// An id that no other request has, in the form of a GUID.
-    fn request_id(&self) -> String {
-        let number = self.requests.fetch_add(1, Ordering::Relaxed);
-        let (a, b, c) = (self.run >> 32, (self.run >> 16) & 0xffff, self.run & 0xffff);
-        format!("{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", number >> 48, number & 0xffff_ffff_ffff)
-    }
-
-    /// Everything from a request's head to an answer, without what every answer carries.
-    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
-        check_framing(head)?;
-        if head.uri.path() == HEALTH_PATH && head.method == Method::GET {
-            return Ok(Reply::ok().with(AnswerBody::Bytes("ok\n".into())));
-        }
-        if head.method == Method::OPTIONS {
-            return self.preflight(head).await;
-        }
-        let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
-        let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
-        self.perform(&mut call, &operation).await
     }
 
     /// What a request asks for, if its caller may. `path` is where it goes; what was signed is the path in the head.
@@ -269,97 +232,40 @@ impl BlobService {
     }
 }
 
+impl Service for BlobService {
+    fn face(&self) -> &Face {
+        &self.face
+    }
+
+    fn now(&self) -> Moment {
+        (self.clock)()
+    }
+
+    async fn settings(&self) -> Result<Arc<ServiceProperties>> {
+        if let Some(known) = self.settings.known() {
+            return Ok(known);
+        }
+        let read = match self.store.service_properties().await? {
+            Some(document) => xml::parse_service_properties(&document)?,
+            None => ServiceProperties::default(),
+        };
+        Ok(self.settings.learn(read))
+    }
+
+    async fn handle(&self, head: &Parts, body: &mut RequestBody, caller: Caller) -> Result<Answer> {
+        let host = headers::text(&head.headers, headers::HOST)?.unwrap_or_default();
+        let (mut call, operation) = self.admit(head, body, caller, host, head.uri.path()).await?;
+        self.perform(&mut call, &operation).await
+    }
+}
+
 impl Protocol for BlobService {
     async fn answer(self: Arc<Self>, request: Request) -> Answer {
-        let started = Instant::now();
-        let Request { head, mut body, peer, secure } = request;
-        let id = self.request_id();
-        let outcome = self.handle(&head, &mut body, Caller { peer, secure }).await;
-        let mut answer = match outcome {
-            Ok(answer) => answer,
-            Err(failure) => {
-                let unfit = check_framing(&head).is_err();
-                if !unfit {
-                    body.drain();
-                }
-                let mut answer = failure.into_answer(&head.method, &id, &date::iso_ticks(self.now()));
-                if unfit {
-                    reply::close_after(&mut answer);
-                }
-                answer
-            }
-        };
-        common_headers(&mut answer, &head, &id);
-        self.allow_origin(&head, &mut answer).await;
-        log(&head, &answer, &id, peer, started);
-        answer
+        face::answer(&*self, request).await
     }
-}
-
-/// What every answer carries.
-fn common_headers(answer: &mut Answer, head: &Parts, id: &str) {
-    let version = ServiceVersion::from_headers(&head.headers).ok().flatten();
-    let version = version.unwrap_or(ServiceVersion::NEWEST).effective().to_string();
-    let list = answer.headers_mut();
-    list.insert(header::SERVER, HeaderValue::from_static(SERVER_NAME));
-    for (name, value) in [(headers::REQUEST_ID, id), (headers::VERSION, &version)] {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            list.insert(name, value);
-        }
-    }
-    if let Some(given) = head.headers.get(headers::CLIENT_REQUEST_ID)
-        && given.len() <= CLIENT_ID_MAX
-    {
-        list.insert(headers::CLIENT_REQUEST_ID, given.clone());
-    }
-}
-
-/// One line per request: refusals by the service at debug, its own failures as errors. Never a signature.
-fn log(head: &Parts, answer: &Answer, id: &str, peer: std::net::SocketAddr, started: Instant) {
-    let status = answer.status();
-    let failed = status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED;
-    if !failed && !tracing::enabled!(tracing::Level::DEBUG) {
-        return;
-    }
-    let url = redacted(head.uri.path(), head.uri.query());
-    let code = answer.headers().get(headers::ERROR_CODE).and_then(|code| code.to_str().ok()).unwrap_or("-");
-    let (method, millis) = (&head.method, started.elapsed().as_millis());
-    if failed {
-        tracing::error!(%peer, %method, url, status = status.as_u16(), code, millis, id, "request failed");
-    } else {
-        tracing::debug!(%peer, %method, url, status = status.as_u16(), code, millis, id, "request");
-    }
-}
-
-/// A URL for the log: without the signature of a SAS.
-fn redacted(path: &str, query: Option<&str>) -> String {
-    let Some(query) = query else { return path.to_owned() };
-    let is_signature = |part: &str| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("sig="));
-    let parts: Vec<&str> =
-        query.split('&').map(|part| if is_signature(part) { "sig=REDACTED" } else { part }).collect();
-    format!("{path}?{}", parts.join("&"))
 }
 
 /// What the service knows and this one does not offer.
 async fn unsupported(what: &'static str) -> Result<Answer> {
-    Err(Fault::new(ErrorCode::APINotImplemented)
-        .saying(format!("{what} is not supported by leasefs."))
-        .into())
-}
-
-/// The time of this machine.
-fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_shows_no_signature() {
-        assert_eq!(redacted("/a/b", None), "/a/b");
-        assert_eq!(redacted("/a", Some("sv=1&SIG=abc%3D&sp=r")), "/a?sv=1&sig=REDACTED&sp=r");
-    }
+    Err(super::failure::unsupported(what).into())
 }

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::failure::Result;
 use super::put::{put_reply, sums_headers};
 use super::receive::{Received, receive};
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{BlobPath, BlobProperties, ByteRange, PAGE_BYTES, SequenceConditions};
 use crate::wire::checksum::{Declared, Wanted};

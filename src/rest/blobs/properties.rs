@@ -6,10 +6,10 @@ use super::BlobService;
 use super::call::Call;
 use super::failure::Result;
 use super::read::kind_name;
-use super::reply::Reply;
+use crate::rest::leases::lease_headers;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::share::Moment;
-use crate::share::lease::Lease;
 use crate::store::{
     AccessTier, BlobKind, BlobPath, BlobProperties, HttpHeaders, PAGE_BYTES, PropertiesChange,
     SequenceUpdate, Tags,
@@ -59,20 +59,6 @@ pub(super) fn blob_headers(reply: Reply, blob: &BlobProperties, now: Moment) -> 
             .header(headers::COPY_COMPLETION_TIME, &date::http(copy.completed));
     }
     reply
-}
-
-/// The state of a lease, as it is now.
-pub(super) fn lease_headers(reply: Reply, lease: &Lease, now: Moment) -> Reply {
-    let status = if lease.is_locked(now) { "locked" } else { "unlocked" };
-    let reply = reply
-        .fixed(headers::LEASE_STATUS, status)
-        .header(headers::LEASE_STATE, &lease.state(now).to_string());
-    reply.maybe(headers::LEASE_DURATION, duration_name(lease, now))
-}
-
-/// `infinite` or `fixed`, while leased.
-pub(super) fn duration_name(lease: &Lease, now: Moment) -> Option<&'static str> {
-    lease.duration(now).map(|duration| if duration.is_infinite() { "infinite" } else { "fixed" })
 }
 
 fn tier_headers(reply: Reply, blob: &BlobProperties) -> Reply {

@@ -8,7 +8,7 @@ use super::call::Call;
 use super::failure::Result;
 use super::properties::sequence_number;
 use super::receive::{Received, receive};
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
 use crate::store::{BlobPath, BlobProperties, NewContent, PAGE_BYTES};
 use crate::wire::checksum::{Declared, Sums, Wanted, md5_text};

@@ -11,7 +11,7 @@ use super::BlobService;
 use super::call::Call;
 use super::failure::{Failure, Result};
 use super::properties::blob_headers;
-use super::reply::Reply;
+use crate::rest::reply::Reply;
 use crate::rest::server::{Answer, AnswerBody, Source};
 use crate::store::{AccessTier, BlobPath, BlobProperties, ByteRange, ContentReader, StoreError};
 use crate::wire::checksum::{Sums, Wanted, md5_text};

@@ -3,24 +3,18 @@
 //! Both URL styles end in one [`Target`]: `/ACCOUNT/CONTAINER/BLOB`, and `/CONTAINER/BLOB` on a host called
 //! `ACCOUNT.blob.…`. Names are only taken apart here; whether they are valid or exist is for others to say.
 
-use percent_encoding::percent_decode_str;
+use crate::rest::url::{AccountPart, BadUrl, decoded};
 
 /// The container of blobs whose URL names none.
 pub(super) const ROOT_CONTAINER: &str = "$root";
-/// What the read-only second endpoint of an account ends with.
-const SECONDARY: &str = "-secondary";
 /// Hosts of the product style have this as their second label.
-const BLOB_LABEL: &str = "blob";
+pub(super) const BLOB_LABEL: &str = "blob";
 
 /// What a URL names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// The account, without the mark of its secondary endpoint.
-    pub(super) account: String,
-    /// Whether it was named through the secondary endpoint, which only reads.
-    pub(super) secondary: bool,
-    /// Whether the account stands in the host, not in the path.
-    pub(super) in_host: bool,
+    /// Whose it is.
+    pub(super) account: AccountPart,
     /// What it is in the account.
     pub(super) resource: Resource,
 }
@@ -36,46 +30,18 @@ pub(super) enum Resource {
     Blob(String, String),
 }
 
-/// The URL cannot name anything: its escapes are broken or not UTF-8, or it names no account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadUrl;
-
 impl Target {
     /// Reads the host and the path as they came. `of_container` says that the request is about a container (its query
     /// says so), which decides what a single name means: without it, it is a blob of the root container.
     pub(super) fn parse(host: &str, path: &str, of_container: bool) -> Result<Self, BadUrl> {
-        let Named { account, secondary, in_host, rest } = named(host, path)?;
-        Ok(Self { account, secondary, in_host, resource: resource(rest, of_container)? })
+        let (account, rest) = AccountPart::split(host, path, BLOB_LABEL)?;
+        Ok(Self { account, resource: resource(rest, of_container)? })
     }
 }
 
 /// The account that a host and a path name, as [`Target::parse`] reads them.
 pub(super) fn account_of(host: &str, path: &str) -> Result<String, BadUrl> {
-    named(host, path).map(|named| named.account)
-}
-
-/// The account of a URL, and the path behind it.
-struct Named<'p> {
-    account: String,
-    secondary: bool,
-    in_host: bool,
-    rest: &'p str,
-}
-
-fn named<'p>(host: &str, path: &'p str) -> Result<Named<'p>, BadUrl> {
-    let path = path.strip_prefix('/').ok_or(BadUrl)?;
-    let (account, rest, in_host) = match account_of_host(host) {
-        Some(account) => (decoded(account)?, path, true),
-        None => {
-            let (account, rest) = path.split_once('/').unwrap_or((path, ""));
-            (decoded(account)?, rest, false)
-        }
-    };
-    let (account, secondary) = match account.strip_suffix(SECONDARY) {
-        Some(primary) => (primary.to_owned(), true),
-        None => (account, false),
-    };
-    if account.is_empty() { Err(BadUrl) } else { Ok(Named { account, secondary, in_host, rest }) }
+    AccountPart::split(host, path, BLOB_LABEL).map(|(account, _)| account.name)
 }
 
 fn resource(path: &str, of_container: bool) -> Result<Resource, BadUrl> {
@@ -91,29 +57,13 @@ fn resource(path: &str, of_container: bool) -> Result<Resource, BadUrl> {
     }
 }
 
-/// The account in a host of the form `ACCOUNT.blob.…`.
-fn account_of_host(host: &str) -> Option<&str> {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let (account, rest) = name.split_once('.')?;
-    let label = rest.split('.').next()?;
-    let is_account = !account.is_empty() && account.bytes().any(|b| b.is_ascii_alphabetic());
-    (is_account && label.eq_ignore_ascii_case(BLOB_LABEL)).then_some(account)
-}
-
-fn decoded(text: &str) -> Result<String, BadUrl> {
-    if !text.contains('%') {
-        return Ok(text.to_owned());
-    }
-    percent_decode_str(text).decode_utf8().map(std::borrow::Cow::into_owned).map_err(|_| BadUrl)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn target(host: &str, path: &str, of_container: bool) -> (String, bool, Resource) {
         let target = Target::parse(host, path, of_container).unwrap();
-        (target.account, target.secondary, target.resource)
+        (target.account.name, target.account.secondary, target.resource)
     }
 
     fn blob(container: &str, name: &str) -> Resource {

@@ -1,13 +1,8 @@
-//! Where content is copied from: a blob of this service, resolved inside, or a URL elsewhere, if that is allowed.
-//!
-//! A server that fetches what a client names can be used to reach what the client cannot. So by default it fetches
-//! from nowhere but itself, and from this machine if only this machine can ask ([`CopySources`]). It never follows a
-//! redirect and uses no proxy.
+//! Where a blob's content is copied from: a blob of this service, resolved inside, or a URL elsewhere, if that is
+//! allowed.
 
 use std::io;
-use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 use http::{StatusCode, Uri};
@@ -17,8 +12,9 @@ use super::BlobService;
 use super::call::Call;
 use super::failure::{Failure, Result};
 use super::receive::Received;
-use super::route::{Resource, Target};
+use super::route::{BLOB_LABEL, Resource, Target};
 use crate::rest::server::BodyError;
+use crate::rest::sources::{cannot_read, is_same_server, named_url, open_elsewhere, without_query};
 use crate::store::{
     BlobName, BlobPath, ContainerName, HttpHeaders, Metadata, Preconditions, SnapshotId, StoreError, Tags,
 };
@@ -27,25 +23,8 @@ use crate::wire::query::Query;
 use crate::wire::range::RequestedRange;
 use crate::wire::{ErrorCode, Fault, date, headers};
 
-/// How long another server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long another server may send nothing.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest URL of a source.
-const URL_MAX: usize = 2048;
 /// Content of our own blobs is copied in pieces of this size.
 const PIECE: usize = 1024 * 1024;
-
-/// Which URLs outside this service content may be copied from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopySources {
-    /// None: only this service's own blobs.
-    Own,
-    /// Servers on this machine too.
-    Loopback,
-    /// Everywhere.
-    Any,
-}
 
 /// A source that may be read.
 #[derive(Clone, Debug)]
@@ -87,48 +66,14 @@ pub(super) enum SourceRight {
 impl BlobService {
     /// The source a request names, if the caller may read it.
     pub(super) async fn source(&self, call: &Call<'_>, right: SourceRight) -> Result<CopyFrom> {
-        let text = headers::required(call.headers(), headers::COPY_SOURCE)?;
-        if call.headers().contains_key(headers::COPY_SOURCE_AUTHORIZATION) {
-            return Err(Fault::new(ErrorCode::UnsupportedHeader)
-                .with("HeaderName", headers::COPY_SOURCE_AUTHORIZATION)
-                .into());
-        }
-        let invalid = || Failure::from(Fault::invalid_header(headers::COPY_SOURCE, without_query(text)));
-        if text.len() > URL_MAX {
-            return Err(invalid());
-        }
-        let url: Uri = text.parse().map_err(|_| invalid())?;
-        let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
-            return Err(invalid());
-        };
-        if !matches!(scheme, "http" | "https") || authority.as_str().contains('@') {
-            return Err(invalid());
-        }
-        if self.is_own(call, authority.as_str()) {
+        let (text, url) = named_url(call.headers(), headers::COPY_SOURCE)?;
+        let authority = url.authority().map_or("", |authority| authority.as_str());
+        let host = headers::text(call.headers(), headers::HOST)?.unwrap_or_default();
+        if is_same_server(host, authority, BLOB_LABEL) {
             return self.own_source(call, &url, right).await;
         }
-        let allowed = match self.copy_sources {
-            CopySources::Own => false,
-            CopySources::Loopback => is_loopback(authority.host()),
-            CopySources::Any => true,
-        };
-        if !allowed {
-            return Err(Failure::Source(
-                StatusCode::FORBIDDEN,
-                format!("This server does not copy from {}.", authority.host()),
-            ));
-        }
+        self.copy_sources.check(url.host().unwrap_or_default())?;
         Ok(CopyFrom::Elsewhere(text.to_owned()))
-    }
-
-    /// Whether an authority is this server, as the client reached it.
-    fn is_own(&self, call: &Call<'_>, authority: &str) -> bool {
-        let host = headers::text(call.headers(), headers::HOST).ok().flatten().unwrap_or_default();
-        let base = |host: &str| match host.split_once(".blob.") {
-            Some((_, rest)) => rest.to_ascii_lowercase(),
-            None => host.to_ascii_lowercase(),
-        };
-        !host.is_empty() && (host.eq_ignore_ascii_case(authority) || base(host) == base(authority))
     }
 
     async fn own_source(&self, call: &Call<'_>, url: &Uri, right: SourceRight) -> Result<CopyFrom> {
@@ -149,8 +94,8 @@ impl BlobService {
             BlobName::new(name.as_str()).map_err(StoreError::from)?,
         );
         let source = OwnSource { at, snapshot };
-        let neighbour =
-            (target.account != call.target.account).then(|| self.neighbours.find(&target.account));
+        let neighbour = (target.account.name != call.target.account.name)
+            .then(|| self.neighbours.find(&target.account.name));
         match neighbour.flatten() {
             None => {
                 self.authorize_source(call, url, &target, &query, &source.at, right).await?;
@@ -252,40 +197,12 @@ impl BlobService {
         max: u64,
         wanted: Wanted,
     ) -> Result<Fetched> {
-        let cannot = |error: &dyn std::fmt::Display| {
-            tracing::debug!(source = without_query(url), %error, "a copy source could not be read");
-            Failure::Source(StatusCode::BAD_GATEWAY, "The source of the copy could not be read.".into())
-        };
-        let client = client().ok_or_else(|| cannot(&"no HTTP client"))?;
-        let mut request = client.get(url);
-        for (name, value) in source_condition_headers(call) {
-            request = request.header(name, value);
-        }
-        if let Some(range) = range {
-            request = request.header(headers::RANGE, range.to_text());
-        }
-        let answer = request.send().await.map_err(|error| cannot(&error.without_url()))?;
-        let status = StatusCode::from_u16(answer.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
-        match status {
-            StatusCode::OK if range.is_some() => {
-                return Err(Failure::Source(
-                    StatusCode::BAD_REQUEST,
-                    "The source of the copy does not answer ranges.".into(),
-                ));
-            }
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::PRECONDITION_FAILED | StatusCode::NOT_MODIFIED => {
-                return Err(ErrorCode::SourceConditionNotMet.into());
-            }
-            status => {
-                return Err(Failure::Source(status, format!("The source of the copy answered {status}.")));
-            }
-        }
+        let answer = open_elsewhere(url, source_condition_headers(call), range).await?;
         let headers = headers_of(answer.headers());
         let (mut upload, mut summing) = (self.store.upload().without_md5(), Summing::new(wanted));
         let mut pieces = answer.bytes_stream();
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|error| cannot(&error.without_url()))?;
+            let piece = piece.map_err(|error| cannot_read(url, &error.without_url()))?;
             if upload.size() + piece.len() as u64 > max {
                 return Err(BodyError::TooLong { max }.into());
             }
@@ -331,53 +248,5 @@ fn headers_of(given: &HeaderMap) -> HttpHeaders {
         content_language: text(headers::CONTENT_LANGUAGE),
         content_disposition: text(headers::CONTENT_DISPOSITION),
         cache_control: text(headers::CACHE_CONTROL),
-    }
-}
-
-/// One client for all copies, made when the first one needs it.
-fn client() -> Option<&'static reqwest::Client> {
-    static CLIENT: OnceLock<Option<reqwest::Client>> = OnceLock::new();
-    let make = || {
-        // Fails if there is a provider already, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .build();
-        client.inspect_err(|error| tracing::warn!(%error, "nothing can be copied from elsewhere")).ok()
-    };
-    CLIENT.get_or_init(make).as_ref()
-}
-
-/// Whether a host is this machine, without asking anybody.
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
-/// A URL to show: queries hold signatures.
-pub(super) fn without_query(url: &str) -> &str {
-    url.split('?').next().unwrap_or(url)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loopback_is_told_by_the_address_alone() {
-        for yes in ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "[::1]"] {
-            assert!(is_loopback(yes), "{yes}");
-        }
-        for no in ["169.254.169.254", "10.0.0.1", "localhost.example.com", "0.0.0.0", "2130706433", "127.1"] {
-            assert!(!is_loopback(no), "{no}");
-        }
-    }
-
-    #[test]
-    fn shown_urls_have_no_signature() {
-        assert_eq!(without_query("http://h/a/b?sv=1&sig=x"), "http://h/a/b");
     }
 }

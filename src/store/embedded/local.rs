@@ -21,6 +21,14 @@ impl LocalStore for EmbeddedStore {
         self.blob_find(at)
     }
 
+    fn share_settings(&self) -> Result<Option<Bytes>> {
+        self.shares_read()
+    }
+
+    fn set_share_settings(&self, document: Bytes) -> Result<()> {
+        self.shares_set(&document)
+    }
+
     fn scratch(&self) -> Result<Scratch> {
         self.space.check()?;
         self.files.scratch()

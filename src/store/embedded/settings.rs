@@ -15,6 +15,9 @@ use super::{EmbeddedStore, Growth};
 /// Where the document of the service's settings is.
 pub(super) const SERVICE_KEY: &[u8] = b"m.service";
 
+/// Where the document of the settings of all shares is.
+const SHARES_KEY: &[u8] = b"m.shares";
+
 const SERVICE_BYTES_MAX: usize = 64 << 10;
 
 impl EmbeddedStore {
@@ -45,11 +48,23 @@ impl EmbeddedStore {
     }
 
     pub(super) fn service_set(&self, document: &Bytes) -> Result<()> {
+        self.document_set(SERVICE_KEY, document)
+    }
+
+    pub(super) fn shares_read(&self) -> Result<Option<Bytes>> {
+        Ok(self.kv.get(Space::Misc, SHARES_KEY)?.map(Bytes::from))
+    }
+
+    pub(super) fn shares_set(&self, document: &Bytes) -> Result<()> {
+        self.document_set(SHARES_KEY, document)
+    }
+
+    fn document_set(&self, key: &'static [u8], document: &Bytes) -> Result<()> {
         if document.len() > SERVICE_BYTES_MAX {
             return Err(StoreError::LimitExceeded(Limit::ServiceProperties));
         }
         self.write(Growth::Adds, points!("set_service"), |tx| {
-            tx.batch.put(Space::Misc, SERVICE_KEY, document.to_vec());
+            tx.batch.put(Space::Misc, key, document.to_vec());
             Ok(())
         })
     }

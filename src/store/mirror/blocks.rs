@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn content_in_one_piece_is_cut_and_copied() {
-        let parts = plan(&[4 * BLOCK], false, &[0..1], 4 * BLOCK);
+        let parts = plan(&[4 * BLOCK], false, std::slice::from_ref(&(0..1)), 4 * BLOCK);
         assert_eq!(sources(&parts), [Source::Send, Source::Copy, Source::Copy, Source::Copy]);
     }
 

@@ -175,7 +175,7 @@ mod tests {
         let shorter = ChunkMap::from_bits(&map.to_bits(), 3 * CHUNK - 5);
         assert!(shorter.is_full() && shorter.bytes_here() == 3 * CHUNK - 5);
         let longer = ChunkMap::from_bits(&map.to_bits(), 21 * CHUNK);
-        assert_eq!(longer.missing(0..30), [20..21]);
+        assert_eq!(longer.missing(0..30), vec![20..21; 1]);
         map.cut(CHUNK);
         assert_eq!(map, ChunkMap::from_bits(&[1], CHUNK));
     }

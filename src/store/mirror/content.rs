@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!              open of a blob whose sidecar says…
-//!   All ──────────────▶ the mirror's file as it is
-//!   Nothing, small ───▶ one GET, into the index
-//!   Nothing, Part ────▶ a file of the blob's size becomes its content and is filled (fetch.rs)
+//!   All ────────────▶ the mirror's content as it is
+//!   Nothing, Part ──▶ a file of the blob's size becomes its content and is filled (fetch.rs)
 //! ```
+//!
+//! The question whether a blob changed brings its first bytes along if none are here (`ask`, `offer`); a small file is
+//! all here then, in the index.
 //!
 //! Content comes and goes under one ETag of the mirror, so nobody's caches are disturbed. The sidecar is written after
 //! the bytes, never before. There is at most one [`Fetching`] per name that opens share, and what has one is never
@@ -193,8 +195,8 @@ impl Contents {
         {
             return Ok(fetching);
         }
-        let fetching = match self.begin(&origin, known).await {
-            Err(StoreError::Full) if self.make_room(known.size()).await => self.begin(&origin, known).await?,
+        let fetching = match self.begin(&origin, known) {
+            Err(StoreError::Full) if self.make_room(known.size()).await => self.begin(&origin, known)?,
             done => done?,
         };
         self.live.lock().insert(name.clone(), Arc::downgrade(&fetching));
@@ -232,7 +234,7 @@ impl Contents {
     }
 
     /// Starts to bring a version, from what the sidecar says.
-    async fn begin(&self, origin: &Origin, known: &Known) -> Result<Arc<Fetching>> {
+    fn begin(&self, origin: &Origin, known: &Known) -> Result<Arc<Fetching>> {
         let this = self.this.upgrade().ok_or(StoreError::ConditionNotMet)?;
         let map = match &known.sidecar.content {
             Presence::All => None,
@@ -242,12 +244,6 @@ impl Contents {
         let Some(map) = map.filter(|map| !map.is_full()) else {
             return Ok(Fetching::new(&this, origin.clone(), ChunkMap::empty(0), None));
         };
-        let untouched = known.sidecar.content == Presence::Nothing && !known.is_changed();
-        if untouched && known.size() <= self.store.inline_max() {
-            let bytes = self.get_whole(origin, known.size()).await?;
-            self.keep_small(origin, known, &bytes)?;
-            return Ok(Fetching::new(&this, origin.clone(), ChunkMap::empty(0), None));
-        }
         let file = self.file_for(origin, known, &map)?;
         Ok(Fetching::new(&this, origin.clone(), map, file))
     }
@@ -276,16 +272,6 @@ impl Contents {
         self.note(origin, map);
         self.store.fill(&at, version, filling)?;
         Ok(Some(file))
-    }
-
-    async fn get_whole(&self, origin: &Origin, size: u64) -> Result<Bytes> {
-        let range = ByteRange { start: 0, length: Some(size) };
-        let pinned = Preconditions::if_version(origin.version);
-        let answer = self.service.get_blob(&origin.there, None, Some(range), &pinned).await?;
-        if answer.body.len() as u64 != size {
-            return Err(StoreError::io("read", std::io::ErrorKind::UnexpectedEof.into()));
-        }
-        Ok(answer.body)
     }
 
     /// Small content goes into the index.
@@ -438,9 +424,14 @@ pub(super) fn bytes_of(sidecar: &Sidecar) -> u64 {
 }
 
 impl Mirror {
-    /// [`Upstream::content`](crate::store::Upstream::content).
+    /// [`Upstream::content`](crate::store::Upstream::content). A version that is replaced meanwhile is asked for again.
     pub(super) async fn open_content(&self, name: &BlobName) -> Result<Ready> {
-        let (version, fetching) = self.contents.open(name).await?;
+        let mut opened = self.contents.open(name).await;
+        if matches!(opened, Err(StoreError::ConditionNotMet)) {
+            self.ask_for(name).await?;
+            opened = self.contents.open(name).await;
+        }
+        let (version, fetching) = opened?;
         Ok(Ready { version, fetch: fetching.map(|fetching| fetching as Arc<dyn Fetch>) })
     }
 

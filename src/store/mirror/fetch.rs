@@ -38,6 +38,8 @@ const TRIES: u32 = 4;
 const FLIGHT_MAX: Duration = Duration::from_secs(180);
 /// A question about more bytes than this is not a read.
 const READ_MAX: u64 = 8 << 20;
+/// Who asks for more than this at a time gets it step by step, so that others get their turn.
+const BULK: u64 = 32 << 20;
 /// What is here is noted after so many new bytes, for the case that this process is killed.
 const NOTE_EVERY: u64 = 64 << 20;
 /// Requests for one file that are under way or wait for their turn, at most.
@@ -237,18 +239,30 @@ impl Fetching {
             Some(contents) => {
                 // Who waits goes first; what is ahead of readers takes turns.
                 let _turn = if flight.wanted { None } else { contents.turn().await };
+                if !flight.wanted && !self.is_used() {
+                    return self.landed(&flight, Err(gone()));
+                }
                 let transfer = tokio::time::timeout(FLIGHT_MAX, self.transfer(&contents, &flight));
                 let too_long = || StoreError::io("read", io::ErrorKind::TimedOut.into());
                 transfer.await.unwrap_or_else(|_| Err(too_long()))
             }
         };
-        self.state.lock().flights.retain(|other| !Arc::ptr_eq(other, &flight));
+        self.landed(&flight, result);
+    }
+
+    fn landed(&self, flight: &Arc<Flight>, result: Result<()>) {
+        self.state.lock().flights.retain(|other| !Arc::ptr_eq(other, flight));
         if let Err(error) = result {
             tracing::debug!(origin = ?self.origin(), chunks = ?flight.chunks, %error, "content did not come");
             let _ = flight.failed.set(error);
         }
         flight.over.store(true, Ordering::Release);
         self.moved.notify_waiters();
+    }
+
+    /// Whether anybody but the flights has it: bringing more ahead of nobody is of no use.
+    fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > self.state.lock().flights.len()
     }
 
     /// Brings the bytes of a flight; goes on where an answer broke off.
@@ -399,15 +413,20 @@ impl Fetch for Fetching {
         if range.is_empty() {
             return Ok(());
         }
-        // What is asked for flies before what is ahead of it.
-        let flights = self.await_what(&range);
-        if range.end - range.start <= READ_MAX {
-            self.heard(&range);
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + BULK);
+            at = part.end;
+            // What is asked for flies before what is ahead of it.
+            let flights = self.await_what(&part);
+            if range.end - range.start <= READ_MAX {
+                self.heard(&part);
+            }
+            if let Some(flights) = flights {
+                self.land(&part, flights).await?;
+            }
         }
-        match flights {
-            None => Ok(()),
-            Some(flights) => self.land(&range, flights).await,
-        }
+        Ok(())
     }
 }
 
@@ -424,9 +443,9 @@ impl Drop for Fetching {
     }
 }
 
-/// The mirror is closed.
+/// Nobody is there who would need it.
 fn gone() -> StoreError {
-    StoreError::io("read", io::Error::other("the mirror is closed"))
+    StoreError::io("read", io::Error::other("the file is closed"))
 }
 
 /// The same failure, for somebody else who waited for it.

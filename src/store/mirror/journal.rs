@@ -14,8 +14,8 @@ use super::turns::Scope;
 use super::{Mirror, OWN_FOLDER};
 use crate::share::Moment;
 use crate::store::{
-    BlobName, BlobPath, DeleteSnapshots, ETag, ListItem, ListQuery, NewContent, Preconditions, Result,
-    StoreError,
+    BlobName, BlobPath, BlobStore, DeleteSnapshots, ETag, ListItem, ListQuery, NewContent, Preconditions,
+    Result, StoreError,
 };
 
 /// The folder of the notes.
@@ -34,6 +34,8 @@ pub(super) struct Note {
     pub(super) tree: bool,
     /// Without: the version that is moved. Whatever somebody makes at the old name later is not.
     pub(super) version: Option<ETag>,
+    /// With: when it began, by the service's clock. Whatever somebody makes below the old name later is not moved.
+    pub(super) begun: Option<Moment>,
     /// Whether the two change places.
     pub(super) exchange: bool,
     /// The mark of the copies.
@@ -45,39 +47,59 @@ pub(super) struct Note {
 /// How long to wait before notes of others are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
-/// Finishes what was left, in the background, until nothing is left.
+/// How often the deletion of a note is tried in the background.
+const DELETE_ATTEMPTS: usize = 1000;
+
+async fn delete_note(service: &dyn BlobStore, at: &BlobPath) -> Result<()> {
+    match service.delete_blob(at, DeleteSnapshots::Include, &Preconditions::default()).await {
+        Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Finishes what was left, in the background: what earlier mounts left, and whenever this one had to leave something.
 pub(super) fn start(mirror: &Arc<Mirror>) {
-    let mirror = Arc::downgrade(mirror);
+    let (leftovers, mirror) = (Arc::clone(&mirror.leftovers), Arc::downgrade(mirror));
     tokio::spawn(async move {
-        while let Some(mirror) = mirror.upgrade() {
-            match mirror.finish_renames().await {
-                Ok(false) => return,
-                Ok(true) => {}
-                Err(error) => tracing::debug!(%error, "renames that were left are finished later"),
+        while let Some(strong) = mirror.upgrade() {
+            let finished = strong.finish_renames().await;
+            drop(strong);
+            match finished {
+                Ok(false) => leftovers.notified().await,
+                Ok(true) => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(error) => {
+                    tracing::debug!(%error, "renames that were left are finished later");
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
             }
-            drop(mirror);
-            tokio::time::sleep(LOOK_AGAIN).await;
         }
     });
 }
 
 impl Mirror {
-    /// Writes a note, or touches it.
-    pub(super) async fn note_rename(&self, note: &Note) -> Result<()> {
+    /// Writes a note, or touches it. Answers when that was, by the service's clock.
+    pub(super) async fn note_rename(&self, note: &Note) -> Result<Moment> {
         let text = serde_json::to_vec(note)
             .map_err(|error| StoreError::Damaged(format!("a rename cannot be noted: {error}")))?;
         let at = self.note_at(&note.token)?;
-        self.service.put_blob(&at, text.into(), NewContent::default(), &Preconditions::default()).await?;
-        Ok(())
+        let always = Preconditions::default();
+        Ok(self.service.put_blob(&at, text.into(), NewContent::default(), &always).await?.modified)
     }
 
-    /// The rename is over.
+    /// The rename is over. A note that cannot be deleted now is deleted later: what it asks for is done.
     pub(super) async fn end_rename(&self, note: &Note) -> Result<()> {
-        let (at, always) = (self.note_at(&note.token)?, Preconditions::default());
-        match self.service.delete_blob(&at, DeleteSnapshots::Include, &always).await {
-            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
-            Err(error) => Err(error),
+        let (service, at) = (Arc::clone(&self.service), self.note_at(&note.token)?);
+        if delete_note(&*service, &at).await.is_err() {
+            tokio::spawn(async move {
+                for _ in 0..DELETE_ATTEMPTS {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                    if delete_note(&*service, &at).await.is_ok() {
+                        return;
+                    }
+                }
+            });
         }
+        Ok(())
     }
 
     fn note_at(&self, token: &str) -> Result<BlobPath> {

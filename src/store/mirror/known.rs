@@ -70,6 +70,12 @@ impl Known {
         self.names.put(name.to_owned(), asked);
     }
 
+    /// Nothing is known of a name any more: it was removed or replaced.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.names.pop(name);
+        self.directories.pop(&format!("{name}/"));
+    }
+
     /// Nothing is known of a tree any more: it was moved or replaced.
     pub(super) fn forget_below(&mut self, name: &str) {
         let prefix = format!("{name}/");
@@ -86,9 +92,9 @@ impl Known {
         self.names.pop(name);
     }
 
-    /// The service did not answer. It is left alone for a while.
-    pub(super) fn note_away(&mut self, now: Instant) {
-        self.away_until = Some(now + PAUSE);
+    /// The service did not answer. It is left alone for a while. Answers whether that is news.
+    pub(super) fn note_away(&mut self, now: Instant) -> bool {
+        self.away_until.replace(now + PAUSE).is_none()
     }
 
     /// The service answered.
@@ -134,7 +140,8 @@ mod tests {
     #[test]
     fn a_service_that_is_away_is_left_alone_for_a_while() {
         let (mut known, now) = (Known::default(), Instant::now());
-        known.note_away(now);
+        assert!(known.note_away(now));
+        assert!(!known.note_away(now), "no news");
         assert!(known.is_away(now + PAUSE / 2) && !known.is_away(now + PAUSE));
         known.note_back();
         assert!(!known.is_away(now));

@@ -41,7 +41,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::upstream::{Changed, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};
 use super::{
@@ -100,11 +100,13 @@ pub struct Mirror {
     turns: Turns,
     /// Who lists which directory.
     listings: Turns,
-    /// How many blocks may be on their way.
+    /// How much may be on its way to the service.
     uploads: Semaphore,
     /// Whether the service can make a block of a part of a blob, as far as is known.
     copies_ranges: AtomicBool,
     queue: Arc<Queue>,
+    /// Told when a rename could not be finished.
+    leftovers: Arc<Notify>,
     /// Marks of the renames that this mirror works on.
     renaming: Mutex<HashSet<String>>,
     /// A long rename under way: how many blobs are moved, and of how many.
@@ -120,6 +122,7 @@ impl std::fmt::Debug for Mirror {
 impl Drop for Mirror {
     fn drop(&mut self) {
         self.queue.close();
+        self.leftovers.notify_one();
     }
 }
 
@@ -150,9 +153,10 @@ impl Mirror {
         );
         let contents = contents.await?;
         let mirror = Arc::new(Self {
-            uploads: Semaphore::new(options.parallel),
+            uploads: Semaphore::new(upload::upload_room(options.parallel) as usize),
             copies_ranges: AtomicBool::new(true),
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
+            leftovers: Arc::default(),
             renaming: Mutex::default(),
             moving: Mutex::default(),
             service,

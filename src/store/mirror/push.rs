@@ -112,7 +112,7 @@ impl Mirror {
             return self.push_later(name, fence).await;
         }
         let pushed = self.push_now(name, fence).await;
-        if pushed.as_ref().is_err_and(is_away) {
+        if pushed.as_ref().is_err_and(|error| !is_refusal(error)) {
             self.queue.retry(name);
         }
         pushed

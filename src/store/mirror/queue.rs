@@ -18,7 +18,7 @@ use crate::store::upstream::{Fence, Refused, UpstreamStatus};
 use crate::store::{BlobName, LocalStore, Progress, Result, StoreError};
 
 /// Files that are pushed at a time in the background.
-const FILES: usize = 16;
+const FILES: usize = 32;
 /// How long the queue waits before it tries again: at first, and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const ROOM_CHECK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Names to push, first come, first served; each once.
+    /// Names to push, first come, first served; those that are not in `queued` do not count.
     order: VecDeque<BlobName>,
     queued: HashSet<BlobName>,
     /// Names whose entries an earlier mount left: their content may have changed without a commit.
@@ -80,9 +80,11 @@ impl Queue {
                 if state.closed {
                     return None;
                 }
-                if let Some(name) = state.order.pop_front() {
-                    state.queued.remove(&name);
-                    return Some(name);
+                while let Some(name) = state.order.pop_front() {
+                    // What was forgotten is still in the order.
+                    if state.queued.remove(&name) {
+                        return Some(name);
+                    }
                 }
             }
             more.await;
@@ -117,9 +119,7 @@ impl Queue {
     /// Nothing of a name is to be pushed any more.
     pub(super) fn forget(&self, name: &BlobName) {
         let mut state = self.state.lock();
-        if state.queued.remove(name) {
-            state.order.retain(|other| other != name);
-        }
+        state.queued.remove(name);
         state.found.remove(name);
         drop(state);
         self.less.notify_waiters();
@@ -141,7 +141,9 @@ impl Queue {
     fn refuse(&self, name: BlobName, error: StoreError) {
         let mut state = self.state.lock();
         state.trouble = Some(error.to_string());
-        state.refused.push_back(Refused { name, error });
+        if state.refused.iter().all(|refused| refused.name != name) {
+            state.refused.push_back(Refused { name, error });
+        }
         drop(state);
         self.refusal.notify_one();
     }

@@ -349,7 +349,7 @@ impl Mirror {
             self.store.discard(&self.here(name), &Preconditions::if_version(blob.etag)).or_else(changed)?;
         }
         self.sidecars.forget(name)?;
-        self.known.lock().forget_below(name.as_str());
+        self.known.lock().forget(name.as_str());
         Ok(())
     }
 
@@ -373,8 +373,9 @@ impl Mirror {
                 Ok(Heard::Answer(None))
             }
             Err(error) if is_away(&error) => {
-                tracing::warn!(%error, "the blob service does not answer");
-                self.known.lock().note_away(Instant::now());
+                if self.known.lock().note_away(Instant::now()) {
+                    tracing::warn!(%error, "the blob service does not answer");
+                }
                 Ok(Heard::Silence(error))
             }
             Err(error) => Err(error),

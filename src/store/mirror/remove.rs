@@ -24,7 +24,7 @@ impl Mirror {
         match self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
             Ok(()) => {
                 self.sidecars.forget(name)?;
-                self.known.lock().forget_below(name.as_str());
+                self.known.lock().forget(name.as_str());
                 Ok(Settling::until_dropped(turn))
             }
             Err(error) => {

@@ -8,6 +8,7 @@
 //! A file that the service never had is renamed here only. A rename that is refused in the middle is renamed back.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
@@ -15,23 +16,26 @@ use futures_util::{StreamExt, stream};
 use super::journal::{Note, TOUCH};
 use super::moving::{Move, Moved};
 use super::refresh::IS_FOLDER;
-use super::state::new_token;
+use super::state::{Unpushed, new_token};
 use super::turns::Scope;
 use super::{Mirror, OWN_FOLDER};
+use crate::share::Moment;
 use crate::share::lease::LeaseId;
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
-    BlobName, BlobPage, BlobPath, DeleteSnapshots, ListItem, ListQuery, LocalStore, Preconditions,
-    RenameMode, Result, StoreError, crash_point,
+    BlobName, BlobPage, BlobPath, BlobProperties, DeleteSnapshots, ListItem, ListQuery, LocalStore,
+    Preconditions, RenameMode, Result, StoreError, crash_point,
 };
 
 /// Blobs that are moved at a time.
-const PARALLEL: usize = 16;
+const PARALLEL: usize = 32;
 /// Blobs that are listed at a time.
 const PAGE: usize = 1000;
 
 /// What was moved, by the old name in the container.
 type Done = HashMap<String, Moved>;
+/// One of them as it ends: nothing was moved if it was not there any more.
+type MovedName = Result<(String, Option<Moved>)>;
 
 impl Mirror {
     /// [`Upstream::rename`].
@@ -52,13 +56,13 @@ impl Mirror {
             RenameMode::Exchange => self.exchange(from, to, fence).await?,
             RenameMode::Replace | RenameMode::NoReplace if !tree && self.was_never_there(from)? => {
                 self.keep_parent(from).await?;
-                self.rename_state(from, to, &Done::new())?;
+                self.rename_state(from, to, tree, &Done::new())?;
             }
             RenameMode::Replace | RenameMode::NoReplace => {
                 self.push_below(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
-                self.rename_state(from, to, &done)?;
+                self.rename_state(from, to, tree, &done)?;
             }
         }
         Ok(Settling::until_dropped(turn))
@@ -91,14 +95,22 @@ impl Mirror {
     ) -> Result<Done> {
         let (at, target) = (self.there(from)?, self.there(to)?);
         let version = self.sidecars.get(from)?.and_then(|sidecar| sidecar.there).filter(|_| !tree);
-        let note = Note { version, tree, ..self.new_note(&at, &target)? };
-        self.renaming.lock().insert(note.token.clone());
+        let mut note = Note { version, tree, ..self.new_note(&at, &target)? };
+        let token = note.token.clone();
+        self.renaming.lock().insert(token.clone());
         let done = async {
-            self.note_rename(&note).await?;
+            // A tree's top is looked at when its turn comes.
+            let look = async { if tree { Ok(None) } else { self.version(&at).await } };
+            let (noted, found) = futures_util::join!(self.note_rename(&note), look);
+            let begun = noted?;
+            if tree {
+                note.begun = Some(begun);
+                self.note_rename(&note).await?;
+            }
             crash_point("rename_after_note");
             let top = self.target_condition(to, mode, tree, fence)?;
             let mut done = Done::new();
-            let moved = self.move_all(&note, &top, fence.lease, &mut done).await;
+            let moved = self.move_all(&note, &top, fence.lease, found?, None, &mut done).await;
             if let Err(error) = moved {
                 self.undo(&note, &done).await?;
                 return Err(error);
@@ -107,8 +119,11 @@ impl Mirror {
             Ok(done)
         };
         let done = done.await;
-        self.renaming.lock().remove(&note.token);
+        self.renaming.lock().remove(&token);
         *self.moving.lock() = None;
+        if done.is_err() {
+            self.leftovers.notify_one();
+        }
         done
     }
 
@@ -118,6 +133,7 @@ impl Mirror {
             to: to.name.as_str().to_owned(),
             tree: false,
             version: None,
+            begun: None,
             exchange: false,
             token: new_token(),
             owner: self.sidecars.owner()?,
@@ -144,12 +160,14 @@ impl Mirror {
         })
     }
 
-    /// Moves everything that a note names. Can be repeated.
+    /// Moves everything that a note names, below it only what is not newer than `newest`. Can be repeated.
     async fn move_all(
         &self,
         note: &Note,
         top: &Preconditions,
         lease: Option<LeaseId>,
+        known: Option<Arc<BlobProperties>>,
+        newest: Option<Moment>,
         done: &mut Done,
     ) -> Result<()> {
         let at = |name: &str| {
@@ -159,9 +177,9 @@ impl Mirror {
         let one = Move { from: &from, to: &to, target: top.clone(), lease, token: &note.token };
         // The top comes last: as long as it is there, the directory is.
         if note.tree {
-            self.move_below(note, done).await?;
+            self.move_below(note, newest, done).await?;
         }
-        if let Some(moved) = self.move_blob(&one, None).await? {
+        if let Some(moved) = self.move_blob(&one, known).await? {
             done.insert(note.from.clone(), moved);
         } else if !note.tree && done.is_empty() && self.version(&to).await?.is_none() {
             return Err(StoreError::BlobNotFound(note.from.clone()));
@@ -170,7 +188,7 @@ impl Mirror {
     }
 
     /// Moves everything below the name of a note, a page at a time.
-    async fn move_below(&self, note: &Note, done: &mut Done) -> Result<()> {
+    async fn move_below(&self, note: &Note, newest: Option<Moment>, done: &mut Done) -> Result<()> {
         let prefix = format!("{}/", note.from);
         let mut query = ListQuery { prefix, max: PAGE, ..ListQuery::default() };
         let mut touched = Instant::now();
@@ -179,7 +197,7 @@ impl Mirror {
             let page = self.service.list_blobs(&self.place.container, &query).await?;
             seen += page.items.len() as u64;
             query.marker.clone_from(&page.next);
-            let mut moves = stream::iter(self.moves(note, page)?).buffer_unordered(PARALLEL);
+            let mut moves = stream::iter(self.moves(note, page, newest)?).buffer_unordered(PARALLEL);
             let mut failed = Ok(());
             while let Some(moved) = moves.next().await {
                 match moved {
@@ -208,11 +226,15 @@ impl Mirror {
         &'m self,
         note: &'m Note,
         page: BlobPage,
-    ) -> Result<Vec<impl Future<Output = Result<(String, Option<Moved>)>> + Send + 'm>> {
+        newest: Option<Moment>,
+    ) -> Result<Vec<impl Future<Output = MovedName> + Send + 'm>> {
         let mut moves = Vec::with_capacity(page.items.len());
         for item in page.items {
             let ListItem::Blob { name, properties } = item else { continue };
             let Some(rest) = name.strip_prefix(&*note.from) else { continue };
+            if newest.is_some_and(|newest| properties.modified > newest) {
+                continue;
+            }
             let place = |name: String| {
                 Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
             };
@@ -232,7 +254,7 @@ impl Mirror {
             return self.end_rename(note).await;
         }
         let (from, to) = (note.to.clone(), note.from.clone());
-        let back = Note { from, to, version: None, token: new_token(), ..note.clone() };
+        let back = Note { from, to, version: None, begun: None, token: new_token(), ..note.clone() };
         self.note_rename(&back).await?;
         self.end_rename(note).await?;
         self.finish(&back).await
@@ -246,7 +268,7 @@ impl Mirror {
         if note.exchange {
             self.finish_exchange(note).await?;
         } else if note.version.is_none() || note.version == now {
-            match self.move_all(note, &always, None, &mut Done::new()).await {
+            match self.move_all(note, &always, None, None, note.begun, &mut Done::new()).await {
                 // What somebody made meanwhile stays where it is.
                 Ok(())
                 | Err(
@@ -259,7 +281,7 @@ impl Mirror {
     }
 
     /// What is known here moves along.
-    fn rename_state(&self, from: &BlobName, to: &BlobName, done: &Done) -> Result<()> {
+    fn rename_state(&self, from: &BlobName, to: &BlobName, tree: bool, done: &Done) -> Result<()> {
         self.sidecars.drop_unpushed(to)?;
         self.queue.forget(to);
         let below = self.mirrored_below(from)?.into_iter().map(|(name, _)| name);
@@ -274,6 +296,8 @@ impl Mirror {
                     if self.sidecars.get(&name)?.is_none_or(|sidecar| sidecar.there.is_none()) =>
                 {
                     self.sidecars.forget(&name)?;
+                    // What it changed has nothing to do with the version it will replace.
+                    let entry = Unpushed { ranges: None, ..entry };
                     self.sidecars.restore_unpushed(&new, entry)?;
                     self.queue.rename(&name, &new);
                 }
@@ -288,8 +312,12 @@ impl Mirror {
         }
         self.contents.moved(from, to);
         let mut known = self.known.lock();
-        known.forget_below(from.as_str());
-        known.forget_below(to.as_str());
+        for name in [from, to] {
+            known.forget(name.as_str());
+            if tree {
+                known.forget_below(name.as_str());
+            }
+        }
         Ok(())
     }
 
@@ -319,11 +347,14 @@ impl Mirror {
         };
         let done = done.await;
         self.renaming.lock().remove(&note.token);
+        if done.is_err() {
+            self.leftovers.notify_one();
+        }
         done?;
         // Which content is whose is asked again.
         for name in [one, other] {
             self.sidecars.forget(name)?;
-            self.known.lock().forget_below(name.as_str());
+            self.known.lock().forget(name.as_str());
         }
         Ok(())
     }

@@ -100,6 +100,27 @@ struct Waiting {
     bytes: u64,
 }
 
+/// All of them.
+#[derive(Debug, Default)]
+struct AllWaiting {
+    names: BTreeMap<String, Waiting>,
+    /// Their bytes together.
+    bytes: u64,
+}
+
+impl AllWaiting {
+    fn set(&mut self, name: &str, entry: Waiting) {
+        self.bytes += entry.bytes;
+        if let Some(old) = self.names.insert(name.to_owned(), entry) {
+            self.bytes -= old.bytes;
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.bytes -= self.names.remove(name).map_or(0, |old| old.bytes);
+    }
+}
+
 /// The sidecars, layouts and unpushed entries of a mirror.
 pub struct Sidecars {
     store: Arc<EmbeddedStore>,
@@ -108,7 +129,7 @@ pub struct Sidecars {
     unpushed: ContainerName,
     stripes: [Mutex<()>; STRIPES],
     /// Names that have an unpushed entry.
-    waiting: Mutex<BTreeMap<String, Waiting>>,
+    waiting: Mutex<AllWaiting>,
 }
 
 impl std::fmt::Debug for Sidecars {
@@ -131,7 +152,14 @@ impl Sidecars {
             (container(STATE).await?, container(BLOCKS).await?, container(UNPUSHED).await?);
         let stripes = std::array::from_fn(|_| Mutex::default());
         let waiting = names_in(&store, &unpushed).await?;
-        Ok(Self { store, state, blocks, unpushed, stripes, waiting: Mutex::new(waiting) })
+        Ok(Self {
+            store,
+            state,
+            blocks,
+            unpushed,
+            stripes,
+            waiting: Mutex::new(AllWaiting { names: waiting, bytes: 0 }),
+        })
     }
 
     /// The sidecar of a name, if there is one that can be read.
@@ -190,7 +218,7 @@ impl Sidecars {
     /// What of a name is not pushed, and the number of the last change. An entry that cannot be read stands for
     /// everything.
     pub fn unpushed(&self, name: &BlobName) -> Result<Option<(Unpushed, u64)>> {
-        let Some(waiting) = self.waiting.lock().get(name.as_str()).copied() else { return Ok(None) };
+        let Some(waiting) = self.waiting.lock().names.get(name.as_str()).copied() else { return Ok(None) };
         Ok(self.read_unpushed(name)?.map(|entry| (entry, waiting.number)))
     }
 
@@ -213,16 +241,19 @@ impl Sidecars {
             self.write(&self.unpushed, name, &new)?;
         }
         let mut waiting = self.waiting.lock();
-        let entry = waiting.entry(name.as_str().to_owned()).or_default();
-        *entry = Waiting { number: entry.number + 1, bytes };
+        let number = waiting.names.get(name.as_str()).map_or(0, |entry| entry.number) + 1;
+        waiting.set(name.as_str(), Waiting { number, bytes });
         Ok(())
     }
 
     /// Notes under which fence what is not pushed is to be pushed later, and how long the content is now.
     pub(super) fn note_fence(&self, name: &BlobName, bytes: u64, unchecked: bool) -> Result<()> {
         let _one_at_a_time = self.stripe(name).lock();
-        if let Some(waiting) = self.waiting.lock().get_mut(name.as_str()) {
-            waiting.bytes = bytes;
+        {
+            let mut waiting = self.waiting.lock();
+            if let Some(Waiting { number, .. }) = waiting.names.get(name.as_str()).copied() {
+                waiting.set(name.as_str(), Waiting { number, bytes });
+            }
         }
         match self.read_unpushed(name)? {
             Some(entry) if entry.unchecked != unchecked => {
@@ -235,7 +266,7 @@ impl Sidecars {
     /// Everything up to the change of this number was pushed. Answers whether that was all.
     pub(super) fn settle(&self, name: &BlobName, number: u64) -> Result<bool> {
         let _one_at_a_time = self.stripe(name).lock();
-        if self.waiting.lock().get(name.as_str()).is_some_and(|waiting| waiting.number != number) {
+        if self.waiting.lock().names.get(name.as_str()).is_some_and(|waiting| waiting.number != number) {
             // What is not pushed of the rest is not told from what is; and it gets a mark of its own.
             if let Some(entry) = self.read_unpushed(name)? {
                 self.write(&self.unpushed, name, &Unpushed { token: new_token(), ..entry })?;
@@ -295,24 +326,24 @@ impl Sidecars {
 
     /// Whether a name has changes that are not pushed.
     pub fn is_unpushed(&self, name: &BlobName) -> bool {
-        self.waiting.lock().contains_key(name.as_str())
+        self.waiting.lock().names.contains_key(name.as_str())
     }
 
     /// Whether a name or any below it has.
     pub(super) fn is_unpushed_below(&self, name: &str) -> bool {
-        let waiting = self.waiting.lock();
-        waiting.contains_key(name) || below(&waiting, name).next().is_some()
+        let waiting = &self.waiting.lock().names;
+        waiting.contains_key(name) || below(waiting, name).next().is_some()
     }
 
     /// The names that have changes that are not pushed: a name and those below it, or all.
     pub(super) fn unpushed_names(&self, top: Option<&str>) -> Vec<BlobName> {
-        let waiting = self.waiting.lock();
+        let waiting = &self.waiting.lock().names;
         let names: Vec<&String> = match top {
             Some(top) => waiting
                 .get_key_value(top)
                 .map(|(name, _)| name)
                 .into_iter()
-                .chain(below(&waiting, top))
+                .chain(below(waiting, top))
                 .collect(),
             None => waiting.keys().collect(),
         };
@@ -322,7 +353,7 @@ impl Sidecars {
     /// How many names have changes that are not pushed, and how many bytes they have together.
     pub(super) fn unpushed_total(&self) -> (u64, u64) {
         let waiting = self.waiting.lock();
-        (waiting.len() as u64, waiting.values().map(|entry| entry.bytes).sum())
+        (waiting.names.len() as u64, waiting.bytes)
     }
 
     /// Forgets a blob that is not there any more, except what of it is not pushed.

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use sha2::{Digest, Sha256};
+use tokio::sync::SemaphorePermit;
 
-use super::blocks::{Part, Source, merged, plan};
+use super::blocks::{BLOCK, Part, Source, merged, plan};
 use super::push::Push;
 use super::state::Block;
 use super::{Mirror, PUSH_TOKEN};
@@ -20,6 +21,15 @@ use crate::store::{
 const ID_BYTES: usize = 16;
 /// Foreign ids shorter than this leave no room for new ones.
 const ID_BYTES_MIN: usize = 8;
+
+/// What uploads count in: small ones hardly count, so that many can be under way.
+const UNIT: u64 = 64 << 10;
+
+/// How much may be on its way at a time: so many blocks, or many more small files.
+pub(super) fn upload_room(blocks: usize) -> u32 {
+    let units = blocks.max(1) as u64 * (BLOCK / UNIT);
+    u32::try_from(units).unwrap_or(u32::MAX)
+}
 
 /// What the service made of a push.
 pub(super) struct Sent {
@@ -53,8 +63,8 @@ impl Mirror {
 
     pub(super) async fn send_whole(&self, push: &Push<'_>) -> Result<Sent> {
         let size = push.reader.size();
+        let _room = self.room(size).await?;
         let bytes = self.local_bytes(push, 0..size).await?;
-        let _permit = self.uploads.acquire().await.map_err(|_| closed())?;
         crash_point("push_before_commit");
         let made =
             self.service.put_blob(&push.at, bytes.into(), push.new_content(), &push.conditions()).await?;
@@ -129,7 +139,7 @@ impl Mirror {
             }
             Source::Copy | Source::Send => {}
         }
-        let _permit = self.uploads.acquire().await.map_err(|_| closed())?;
+        let _room = self.room(len).await?;
         let bytes = self.local_bytes(push, part.range.clone()).await?;
         let (bytes, digest) = digested(bytes).await?;
         if let Some(same) = old.same(&part.range, &digest) {
@@ -145,7 +155,7 @@ impl Mirror {
         let Some((etag, _)) = push.base else { return Ok(false) };
         let source = CopySource { conditions: Preconditions::if_version(etag), ..CopySource::of(&push.at) };
         let part = ByteRange { start: range.start, length: Some(range.end - range.start) };
-        let _permit = self.uploads.acquire().await.map_err(|_| closed())?;
+        let _room = self.room(0).await?;
         match self.service.put_block_from(&push.at, id, &source, Some(part), push.fence.lease).await {
             Ok(_) => Ok(true),
             Err(StoreError::SourceConditionNotMet) => Err(StoreError::ConditionNotMet),
@@ -158,6 +168,13 @@ impl Mirror {
                 Ok(false)
             }
         }
+    }
+
+    /// Waits until so many more bytes may be in memory on their way.
+    async fn room(&self, bytes: u64) -> Result<SemaphorePermit<'_>> {
+        let most = upload_room(self.options.parallel);
+        let units = u32::try_from(bytes / UNIT).unwrap_or(most).clamp(1, most);
+        self.uploads.acquire_many(units).await.map_err(|_| closed())
     }
 
     /// Bytes of the version that is pushed, brought here first where they are not.

@@ -3,7 +3,9 @@
 use super::block_on;
 
 use super::*;
-use crate::store::{DeleteSnapshots, Metadata, RenameMode, StoreError};
+use crate::store::{
+    AppendConditions, BlockId, DeleteSnapshots, Metadata, RenameMode, SequenceConditions, StoreError,
+};
 
 fn delete(bench: &Bench, name: &str) {
     block_on(bench.store.delete_blob(&at(name), DeleteSnapshots::Refuse, &Preconditions::default())).unwrap();
@@ -143,7 +145,7 @@ fn blocks_that_nobody_commits_go_after_a_week() {
     let bench = Bench::new(EmbeddedOptions { clock, ..small() });
     let day = 24 * 3600 * 1_000_000_000;
     let stage = |name: &str| {
-        let id = crate::store::BlockId(vec![1]);
+        let id = BlockId(vec![1]);
         block_on(bench.store.put_block(&at(name), &id, vec![1; 100].into(), None)).unwrap();
     };
     stage("old");
@@ -154,5 +156,44 @@ fn blocks_that_nobody_commits_go_after_a_week() {
     let list = |name: &str| block_on(bench.store.get_block_list(&at(name), &Preconditions::default()));
     assert!(matches!(list("old"), Err(StoreError::BlobNotFound(_))));
     assert_eq!(list("young").unwrap().uncommitted.len(), 1);
+    bench.assert_clean();
+}
+
+/// What the files of the store take on the disk.
+fn disk_bytes(bench: &Bench) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let folders = std::fs::read_dir(bench.folder.path().join("content")).unwrap();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
+    files.map(|file| file.unwrap().metadata().map_or(0, |about| about.blocks() * 512)).sum()
+}
+
+#[test]
+fn appends_and_page_writes_cost_what_they_write() {
+    const BIG: usize = 4 << 20;
+    let bench = Bench::new(small());
+    let (store, none) = (&bench.store, Preconditions::default());
+    let body = |length: usize| bytes::Bytes::from(vec![1; length]).into();
+    let append = |length| {
+        block_on(store.append_block(&at("log"), body(length), AppendConditions::default(), &none)).unwrap();
+    };
+    let write = |offset, length| {
+        let sequence = SequenceConditions::default();
+        block_on(store.put_pages(&at("disk"), offset, body(length), sequence, &none)).unwrap();
+    };
+    block_on(store.create_append_blob(&at("log"), NewContent::default(), &none)).unwrap();
+    block_on(store.create_page_blob(&at("disk"), BIG as u64, 0, NewContent::default(), &none)).unwrap();
+    append(BIG);
+    write(0, BIG);
+    // Whoever reads the old version keeps it from being overwritten.
+    let readers = [store.reader(&at("log")).unwrap(), store.reader(&at("disk")).unwrap()];
+    let before = disk_bytes(&bench);
+    for turn in 0..16 {
+        append(512);
+        write(turn * 65_536, 512);
+    }
+    let grown = disk_bytes(&bench) - before;
+    assert!(grown < 1 << 20, "32 writes of 512 bytes took {grown} bytes");
+    assert_eq!(readers.map(|reader| reader.size()), [BIG as u64; 2]);
+    assert_eq!(bench.read("log").len(), BIG + 16 * 512);
     bench.assert_clean();
 }

@@ -1,0 +1,83 @@
+//! Leases on files: the blob's lease, endless. Who has it keeps everybody else from writing and removing.
+
+use crate::share::lease::{LeaseDuration, LeaseId, LeaseRefusal};
+use crate::share::{Access, ShareMode};
+use crate::store::{LeaseRequest, Preconditions, StoreError};
+
+use super::super::error::{FsError, Result};
+use super::super::gate::Claim;
+use super::super::now;
+use super::Requests;
+use super::brief::{LeaseRule, Target, Wanted};
+use super::entry::Entry;
+use super::failure::Answer;
+use super::path::FilePath;
+
+/// To take a lease, nobody may have the file open to write or to remove it, and nobody may keep others from anything.
+const TAKE: Claim = Claim { access: Access::ALL, share: ShareMode::READ };
+const LOOK: Claim = Claim { access: Access::NONE, share: ShareMode::ALL };
+
+/// What to do with the lease on a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseAction {
+    /// Take it under this id.
+    Acquire {
+        /// The id it will have.
+        proposed: LeaseId,
+    },
+    /// Give it another id.
+    Change {
+        /// The id it has.
+        id: LeaseId,
+        /// The id it will have.
+        proposed: LeaseId,
+    },
+    /// Give it up.
+    Release {
+        /// The id it has.
+        id: LeaseId,
+    },
+    /// End somebody's.
+    Break,
+}
+
+impl From<LeaseAction> for LeaseRequest {
+    fn from(action: LeaseAction) -> Self {
+        match action {
+            LeaseAction::Acquire { proposed } => {
+                LeaseRequest::Acquire { proposed, duration: LeaseDuration::INFINITE }
+            }
+            LeaseAction::Change { id, proposed } => LeaseRequest::Change { id, proposed },
+            LeaseAction::Release { id } => LeaseRequest::Release { id },
+            LeaseAction::Break => LeaseRequest::Break { period: Some(0) },
+        }
+    }
+}
+
+impl Requests {
+    /// One lease action on a file. Answers what the file is then. Durable when it answers.
+    pub async fn lease(&self, path: &FilePath, action: LeaseAction) -> Answer<Entry> {
+        let claim = if matches!(action, LeaseAction::Acquire { .. }) { TAKE } else { LOOK };
+        let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Read(None)).await?;
+        let done = self.act(&target, action).await;
+        self.leave(path, &permit, target.ino).await;
+        done?;
+        self.engine.local()?.sync().await?;
+        let found = self.engine.local()?.find(&target.at)?;
+        Ok(self.engine.entry(target.ino, target.parent, &found)?)
+    }
+
+    async fn act(&self, target: &Target, action: LeaseAction) -> Result<()> {
+        let engine = &self.engine;
+        let held = target.found.blob.as_ref().and_then(|blob| blob.lease.holder(now()));
+        if action == LeaseAction::Break && held.is_some_and(|id| engine.is_own_lease(target.ino, id)) {
+            // A program's: it is not there for callers.
+            return Err(FsError::Lease(LeaseRefusal::NotPresentWithLeaseOperation));
+        }
+        match engine.store.lease_blob(&target.at, action.into(), &Preconditions::default()).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Lease(refusal)) => Err(FsError::Lease(refusal)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
