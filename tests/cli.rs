@@ -149,8 +149,12 @@ fn every_command_about_holders_has_examples() {
 #[test]
 fn an_unknown_mount_option_is_refused_with_the_list_of_those_that_are_known() {
     let (home, dir) = home_with_mountpoint();
-    let output = run(home.path(), &["mount", "-o", "ro,cache_size=3", &dir]);
-    refused(&output, 2, &["\"cache_size\"", "allowed are:", "data=DIR", "no_passthrough", "noatime", "x-*"]);
+    let output = run(home.path(), &["mount", "-o", "ro,cache_colour=3", &dir]);
+    refused(
+        &output,
+        2,
+        &["\"cache_colour\"", "allowed are:", "data=DIR", "no_passthrough", "noatime", "x-*"],
+    );
     let output = run(home.path(), &["mount", "-o", "threads=none", &dir]);
     refused(&output, 2, &["threads=none", "1 to 256"]);
     let output = run(home.path(), &["mount", "-o", "share", &dir]);
@@ -179,10 +183,14 @@ fn a_configuration_file_must_be_there_and_right() {
 #[test]
 fn remote_sources_and_words_that_are_no_source() {
     let (home, dir) = home_with_mountpoint();
-    for url in ["https://acc.blob.core.windows.net/c", "http://127.0.0.1:10000/devstoreaccount1/c"] {
-        let output = run(home.path(), &["mount", url, &dir]);
-        refused(&output, 2, &[url, "remote stores are not in this version"]);
+    for url in ["https://acc.blob.core.windows.net/", "http://127.0.0.1:10000/devstoreaccount1"] {
+        refused(&run(home.path(), &["mount", url, &dir]), 2, &[url, "/CONTAINER"]);
     }
+    let url = "https://acc.blob.core.windows.net/c";
+    refused(&run(home.path(), &["mount", url, &dir]), 2, &["\"c\" is not a container name", "3 to 63"]);
+    // Nobody listens there.
+    let url = "http://127.0.0.1:9/devstoreaccount1/docs";
+    refused(&run(home.path(), &["mount", url, &dir]), 1, &["127.0.0.1:9", "docs"]);
     refused(&run(home.path(), &["mount", "word", &dir]), 2, &["\"word\" is not known", "embedded"]);
     let output = run(home.path(), &["mount", "/a/data", &dir, "--data", "/b/data"]);
     refused(&output, 2, &["/a/data", "/b/data", "only one"]);
@@ -270,7 +278,7 @@ fn the_helper_for_mount_checks_like_the_command() {
     };
     refused(&helper(&["embedded", "/no/such/dir", "-f"]), 1, &["/no/such/dir", "does not exist"]);
     refused(&helper(&["embedded", &dir, "-f", "-o", "rw,what"]), 2, &["\"what\"", "allowed are:"]);
-    refused(&helper(&["https://x/y", &dir, "-f"]), 2, &["remote stores"]);
+    refused(&helper(&["https://x/y", &dir, "-f"]), 2, &["https://x/y", "/CONTAINER"]);
     assert_eq!(helper(&["embedded"]).status.code(), Some(2));
     let sloppy = helper(&["embedded", &dir, "-sfnv", "-o", "rw,what,noauto,x-systemd.automount"]);
     let said = text(&sloppy.stderr);

@@ -139,8 +139,9 @@ fn wrong_urls_and_words_are_refused_without_their_secrets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_on_a_mount_is_leased_by_opening_it() {
-    let Some(mount) = Mount::new(&["--share", "jobs", "--blob-addr", "127.0.0.1:11410"]) else { return };
-    let store = client("127.0.0.1:11410".parse().unwrap());
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Some(mount) = Mount::new(&["--share", "jobs", "--blob-addr", &free.to_string()]) else { return };
+    let store = client(free);
     let file = mount.path("job");
     std::fs::write(&file, "x").unwrap();
     let file = file.to_str().unwrap();

@@ -125,7 +125,7 @@ mod tests {
         let azure = dir("https://acc.blob.core.windows.net/docs/a b");
         let name = azure.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with("acc.blob.core.windows.net-docs-a-20b-"), "{name}");
-        assert_ne!(dir("http://127.0.0.1:1/a/b-c"), dir("http://127.0.0.1:1/a/b/c"));
+        assert_ne!(dir("http://127.0.0.1:1/a/bcd-e"), dir("http://127.0.0.1:1/a/bcd/e"));
         assert_eq!(dir("http://127.0.0.1:1/a/bcd"), dir("http://127.0.0.1:1/a/bcd/"));
     }
 }

@@ -62,7 +62,7 @@ impl Engine {
             // Only handles that were closed from outside are left, and what comes through them counts no more.
             return Ok(());
         }
-        let committed = self.commit_here(file, fenced).await;
+        let committed = self.commit_here(file).await;
         if self.upstream().is_none() {
             return committed;
         }
@@ -75,18 +75,26 @@ impl Engine {
     }
 
     /// Commits to the store, or keeps the content beside.
-    async fn commit_here(&self, file: &OpenFile, fenced: Option<Fenced>) -> Result<()> {
-        if fenced.is_some() {
-            self.bring_all(file).await;
-        }
-        let _tree = self.guards.tree().await;
-        let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
-        if let Some(why) = fenced {
-            return Err(self.set_aside(file, guarded, why).await);
-        }
-        match self.commit_at(file, &guarded.at) {
-            Err(error) => self.commit_refused(file, guarded, error).await,
-            Ok(()) => Ok(()),
+    async fn commit_here(&self, file: &OpenFile) -> Result<()> {
+        loop {
+            let fenced = file.fenced();
+            if fenced.is_some() {
+                self.bring_all(file).await;
+            }
+            let _tree = self.guards.tree().await;
+            let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
+            if let Some(why) = fenced {
+                return Err(self.set_aside(file, guarded, why).await);
+            }
+            // While this waited for the guards, a renewal may have found the lease lost and kept the content beside:
+            // then nothing is left to commit, and whoever waits for it must not hear that it went well.
+            if file.fenced().is_some() {
+                continue;
+            }
+            return match self.commit_at(file, &guarded.at) {
+                Err(error) => self.commit_refused(file, guarded, error).await,
+                Ok(()) => Ok(()),
+            };
         }
     }
 

@@ -186,10 +186,13 @@ impl Engine {
     pub async fn start_remote(
         store: Arc<dyn BlobStore>,
         share: ContainerName,
-        config: EngineConfig,
+        mut config: EngineConfig,
         upstream: Arc<dyn Upstream>,
         attr_ttl: Duration,
     ) -> Result<Arc<Self>> {
+        // Two mounts of one host must not give their conflict copies the same name.
+        let mount = uuid::Uuid::new_v4().simple().to_string();
+        config.fencing.host = format!("{}-{}", config.fencing.host, &mount[..6]);
         Self::start_on(store, share, config, Some((upstream, attr_ttl))).await
     }
 

@@ -292,7 +292,8 @@ impl Engine {
     /// Pushes the conflict copy of a file, if it has one. Should that fail, the mirror has it and tries again.
     pub(super) async fn push_aside(&self, file: &OpenFile) {
         if let (Some(upstream), Some(copy)) = (self.upstream(), file.aside()) {
-            let plain = Fence { lease: None, check_version: false };
+            // Never over a copy that another mount made.
+            let plain = Fence { lease: None, check_version: true };
             if let Err(error) = upstream.push(&copy.name, plain).await {
                 tracing::warn!(%copy, %error, "a conflict copy is only in the cache directory as yet");
             }
@@ -431,7 +432,7 @@ impl Engine {
             fetch.bring(0..u64::MAX).await?;
         }
         if let Some(copy) = self.copy_aside(&at, why)? {
-            upstream.push(&copy.name, Fence { lease: None, check_version: false }).await?;
+            upstream.push(&copy.name, Fence { lease: None, check_version: true }).await?;
         }
         self.let_service_win(name).await;
         Ok(())

@@ -132,6 +132,16 @@ pub const NOT_REACHED: &[(&str, &str)] = &[
     ("set_acl_after_batch", "a mount sets no access policies"),
     ("set_service_before_batch", "a mount sets no service properties"),
     ("set_service_after_batch", "a mount sets no service properties"),
+    ("adopt_before_batch", "a mirror takes a version over: tests/mirror/crashes.rs"),
+    ("adopt_after_batch", "a mirror takes a version over: tests/mirror/crashes.rs"),
+    ("fill_before_batch", "content comes to a mirror; it is only a cache"),
+    ("fill_after_batch", "content comes to a mirror; it is only a cache"),
+    ("push_before_commit", "remote shares: tests/mirror/crashes.rs"),
+    ("push_after_commit", "remote shares: tests/mirror/crashes.rs"),
+    ("rename_after_note", "remote shares: tests/mirror/crashes.rs"),
+    ("rename_after_copy", "remote shares: tests/mirror/crashes.rs"),
+    ("exchange_after_aside", "remote shares: tests/mirror/crashes.rs"),
+    ("exchange_after_copy", "remote shares: tests/mirror/crashes.rs"),
 ];
 
 /// The names of all points in the sources.

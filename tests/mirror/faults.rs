@@ -97,7 +97,6 @@ async fn day(failing: Option<(usize, bool)>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: a day for every request, twice"]
 async fn whatever_request_fails_nothing_is_lost_or_left_over() {
     day(None).await;
     for done in [false, true] {

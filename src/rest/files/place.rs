@@ -36,8 +36,14 @@ impl Place {
     /// The same, with dots at the end of names meant or not.
     pub(super) fn named(share: &str, path: &str, dots: bool) -> Result<Self, Fault> {
         let share = share_name(share)?;
+        // A directory may be written with a slash behind it.
+        let path = path.strip_suffix('/').unwrap_or(path);
         let trimmed: Vec<&str> =
             path.split('/').map(|name| if dots { name } else { name.trim_end_matches('.') }).collect();
+        // Left out, they would lead to another file than the one that was meant.
+        if !path.is_empty() && trimmed.contains(&"") {
+            return Err(ErrorCode::InvalidResourceName.into());
+        }
         // What belongs to leasefs itself is not there for anybody.
         let reserved = trimmed.first() == Some(&RESERVED);
         let legal = path.is_empty() || (!reserved && trimmed.iter().all(|name| is_legal(name)));
