@@ -5,6 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::common::{Mount, on_both_paths};
 
@@ -294,7 +295,13 @@ fn a_full_store_says_so_and_loses_nothing() {
         for round in 0..20 {
             let _ = fs::remove_file(mount.path(&format!("fill{round}")));
         }
-        fs::write(mount.path("again"), "room again").unwrap();
+        // Content goes in the background, when its removal is on the disk.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = fs::write(mount.path("again"), "room again") {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}");
+            assert!(Instant::now() < deadline, "removing files makes no room");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         assert_eq!(fs::read_to_string(mount.path("again")).unwrap(), "room again");
         mount.check();
         drop(mount);

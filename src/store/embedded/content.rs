@@ -67,6 +67,8 @@ struct Doomed {
     woken: bool,
     /// Taken by the keeper and not yet removed.
     going: Vec<u64>,
+    /// Not removed, because the database could not be synced. Tried again with the next ones.
+    put_off: Vec<u64>,
     /// Some were left for the next start to clean up.
     too_many: bool,
 }
@@ -300,7 +302,15 @@ impl Files {
         }
         doomed.woken = false;
         doomed.going = std::mem::take(&mut doomed.numbers);
+        let put_off = std::mem::take(&mut doomed.put_off);
+        doomed.going.extend(put_off);
         doomed.going.clone()
+    }
+
+    /// The files that were taken cannot be removed yet: the last reference may still be on the disk.
+    pub(super) fn put_off(&self) {
+        let mut doomed = self.doomed.lock();
+        doomed.put_off = std::mem::take(&mut doomed.going);
     }
 
     /// Removes files whose last reference is gone from the disk too, and empties what came back to the pool.
@@ -313,7 +323,8 @@ impl Files {
 
     /// Whether files that nothing refers to were left in place.
     pub(super) fn left_some(&self) -> bool {
-        self.doomed.lock().too_many
+        let doomed = self.doomed.lock();
+        doomed.too_many || !doomed.put_off.is_empty()
     }
 
     /// Wakes whoever waits in [`Self::remove_doomed`].
@@ -340,7 +351,8 @@ impl Files {
     pub(super) fn in_use(&self, number: u64) -> bool {
         let doomed = || {
             let doomed = self.doomed.lock();
-            doomed.numbers.contains(&number) || doomed.going.contains(&number)
+            let Doomed { numbers, going, put_off, .. } = &*doomed;
+            [numbers, going, put_off].iter().any(|some| some.contains(&number))
         };
         self.usage.lock().contains_key(&number) || self.pool.contains(number) || doomed()
     }

@@ -224,8 +224,8 @@ pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
         && kv.is_dirty()
         && let Err(error) = kv.sync()
     {
-        tracing::error!(%error, "content files that are no longer used stay until the next start");
-        return;
+        tracing::error!(%error, "content files that are no longer used stay for now");
+        return files.put_off();
     }
     files.remove_all(doomed);
 }

@@ -84,7 +84,9 @@ impl Parts {
         self.files.drain_unused();
         keeper::remove_doomed(&self.kv, &self.files, Duration::ZERO);
         self.kv.close();
-        if !self.keeper.has_leftovers() && !self.files.left_some() {
+        // After a batch that failed it was not always possible to tell which files nothing refers to any more.
+        let in_doubt = self.kv.reopened() > 0;
+        if !self.keeper.has_leftovers() && !self.files.left_some() && !in_doubt {
             claim.leave_clean();
         }
         Ok(())

@@ -455,9 +455,8 @@ impl EmbeddedStore {
         self.containers.clear();
         state.etags.distrust();
         for &(file, _) in counts {
-            if let Ok(count) = self.reference_count(file)
-                && count > 0
-            {
+            // A file whose last reference went, after all, goes too. What cannot be told now, the next start finds.
+            if let Ok(count) = self.reference_count(file) {
                 self.files.settle(&[(file, count)]);
             }
         }
