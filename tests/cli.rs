@@ -191,6 +191,15 @@ fn remote_sources_and_words_that_are_no_source() {
     // Nobody listens there.
     let url = "http://127.0.0.1:9/devstoreaccount1/docs";
     refused(&run(home.path(), &["mount", url, &dir]), 1, &["127.0.0.1:9", "docs"]);
+    // Options may stand anywhere.
+    let cache = home.path().join("cache");
+    let (option, cache) = ("--cache-dir", cache.to_str().unwrap());
+    for words in [[option, cache, url, &dir], [url, option, cache, &dir], [url, &dir, option, cache]] {
+        let words = [&["mount"], &words[..]].concat();
+        refused(&run(home.path(), &words), 1, &["127.0.0.1:9", "docs"]);
+    }
+    let words = ["mount", url, option, cache, &dir, "--read-only", "/more"];
+    refused(&run(home.path(), &words), 2, &["unexpected argument", "/more"]);
     refused(&run(home.path(), &["mount", "word", &dir]), 2, &["\"word\" is not known", "embedded"]);
     let output = run(home.path(), &["mount", "/a/data", &dir, "--data", "/b/data"]);
     refused(&output, 2, &["/a/data", "/b/data", "only one"]);

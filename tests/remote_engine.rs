@@ -168,17 +168,37 @@ async fn an_exclusive_open_keeps_strangers_out_at_the_service() {
     assert!(matches!(refused, Err(FsError::Leased(_))), "{refused:?}");
     assert_eq!(two.cat("held").await.unwrap(), b"before", "reading still works");
     one.engine.write(handle, 0, b"AFTER!").await.unwrap();
-    // A rename takes the lease along.
-    one.engine.rename((ROOT, &segment("held")), (ROOT, &segment("kept")), RenameRule::Replace).await.unwrap();
-    assert!(matches!(there.put("kept", b"stranger").await, Err(StoreError::Lease(_))));
     one.close(handle).await.unwrap();
-    assert_eq!(there.get("kept").await.as_deref(), Some(&b"AFTER!"[..]));
-    there.put("kept", b"stranger").await.unwrap();
-    assert_eq!(two.cat("kept").await.unwrap(), b"stranger");
+    assert_eq!(there.get("held").await.as_deref(), Some(&b"AFTER!"[..]));
+    there.put("held", b"stranger").await.unwrap();
+    assert_eq!(two.cat("held").await.unwrap(), b"stranger");
     // A new file is there, leased, from the start.
     let (_, opened) = one.engine.create(ROOT, &segment("fresh"), 0o644, WRITE, ANYBODY).await.unwrap();
     assert!(matches!(there.put("fresh", b"stranger").await, Err(StoreError::Lease(_))));
     one.close(opened.handle).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_takes_the_lease_along() {
+    let there = There::new().await;
+    there.put("held", b"before").await.unwrap();
+    let (held, kept) = (segment("held"), segment("kept"));
+    // An exclusive open does not share renames.
+    let exclusive = there.mirrored_with(SharePolicy::Exclusive).await;
+    let handle = exclusive.open("held", WRITE).await.unwrap();
+    let refused = exclusive.engine.rename((ROOT, &held), (ROOT, &kept), RenameRule::Replace).await;
+    assert!(matches!(refused, Err(FsError::SharingViolation)), "{refused:?}");
+    exclusive.close(handle).await.unwrap();
+    let here = there.mirrored_pessimistic().await;
+    let handle = here.open("held", WRITE).await.unwrap();
+    assert!(matches!(there.put("held", b"stranger").await, Err(StoreError::Lease(_))));
+    here.engine.write(handle, 0, b"AFTER!").await.unwrap();
+    here.engine.rename((ROOT, &held), (ROOT, &kept), RenameRule::Replace).await.unwrap();
+    assert!(matches!(there.put("kept", b"stranger").await, Err(StoreError::Lease(_))));
+    here.close(handle).await.unwrap();
+    assert_eq!(there.get("kept").await.as_deref(), Some(&b"AFTER!"[..]));
+    there.put("kept", b"stranger").await.unwrap();
+    assert_eq!(here.cat("kept").await.unwrap(), b"stranger");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -123,16 +123,15 @@ pub(super) enum Command {
 
 /// `leasefs mount …`
 #[derive(Debug, Args)]
-#[command(after_help = MOUNT_NOTES, arg_required_else_help = true, allow_missing_positional = true)]
+#[command(after_help = MOUNT_NOTES, arg_required_else_help = true)]
+#[command(override_usage = "leasefs mount [OPTIONS] [SOURCE] <DIR>")]
 pub(super) struct MountArgs {
-    /// `embedded` (the store in the --data directory), the path of a data directory, or the URL of a container or of a
-    /// prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER, http://HOST:PORT/ACCOUNT/CONTAINER
-    /// [default: embedded]
-    pub(super) source: Option<PathBuf>,
-
-    /// Where to mount
-    #[arg(required = true)]
-    pub(super) dir: Option<PathBuf>,
+    /// What to mount, and where. SOURCE is `embedded` (the store in the --data directory), the path of a data directory, or
+    /// the URL of a container or of a prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER,
+    /// http://HOST:PORT/ACCOUNT/CONTAINER [default: embedded]
+    // One list, because options may stand between the two.
+    #[arg(required = true, value_name = "[SOURCE] DIR")]
+    pub(super) source_and_dir: Vec<PathBuf>,
 
     /// Directory of the embedded store [default: $XDG_DATA_HOME/leasefs or ~/.local/share/leasefs]
     #[arg(long, value_name = "DIR")]

@@ -54,7 +54,14 @@ pub(super) struct MountPlan {
 impl MountPlan {
     /// The plan of `leasefs mount …`.
     pub(super) fn from_args(args: MountArgs, places: &Places) -> Result<Self, CliError> {
-        let Some(dir) = args.dir else { return Err(CliError::Usage("the mountpoint is missing".into())) };
+        let (source, dir) = match &*args.source_and_dir {
+            [dir] => (None, dir.clone()),
+            [source, dir] => (Some(source.clone()), dir.clone()),
+            [] => return Err(CliError::Usage("the mountpoint is missing".into())),
+            [_, _, more, ..] => {
+                return Err(CliError::Usage(format!("unexpected argument '{}'", more.display())));
+            }
+        };
         let typed = Settings {
             data: args.data,
             share: args.share,
@@ -84,7 +91,7 @@ impl MountPlan {
             None => Settings::default(),
         };
         let settings = typed.or(mount_options(&args.options, false)?).or(environment()?).or(file);
-        let mut plan = Self::new(args.source.as_deref(), &dir, settings, places)?;
+        let mut plan = Self::new(source.as_deref(), &dir, settings, places)?;
         plan.foreground = args.foreground;
         Ok(plan)
     }

@@ -147,6 +147,7 @@ impl From<StoreError> for FsError {
             StoreError::Lease(refusal) => refusal.into(),
             StoreError::Name(_) => FsError::NameTooLong,
             StoreError::Full => FsError::NoSpace,
+            StoreError::NotSupported(what) => FsError::NotSupported(what),
             StoreError::LimitExceeded(_) => FsError::AttributesTooLarge,
             StoreError::InvalidRename { .. } => FsError::Invalid("a directory cannot be moved into itself"),
             StoreError::Io { ref source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -174,7 +175,6 @@ impl From<StoreError> for FsError {
             | StoreError::InvalidTags(_)
             | StoreError::NoPendingCopy
             | StoreError::CopyIdMismatch
-            | StoreError::NotSupported(_)
             | StoreError::Damaged(_)
             | StoreError::Io { .. } => FsError::Io(error.to_string()),
         }

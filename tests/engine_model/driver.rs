@@ -64,6 +64,7 @@ fn refused(error: &FsError) -> Refused {
         FsError::IsADirectory => Refused::IsADirectory,
         FsError::DeletePending | FsError::SharingViolation => Refused::Busy,
         FsError::Invalid(_) => Refused::Invalid,
+        FsError::NotSupported(_) => Refused::NotSupported,
         other => panic!("unexpected error {other:?}"),
     }
 }
@@ -426,7 +427,14 @@ impl World {
             }
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
-        let expected = self.model.exchange(&a, &b);
+        let before = self.model.clone();
+        let mut expected = self.model.exchange(&a, &b);
+        // A service knows no renames: directories cannot change places there.
+        let is_directory = |path: &String| matches!(before.entries.get(path), Some(Entry::Directory));
+        if self.service.is_some() && expected.is_ok() && a != b && (is_directory(&a) || is_directory(&b)) {
+            expected = Err(Refused::NotSupported);
+            self.model = before;
+        }
         self.agree(&real, &expected);
     }
 

@@ -32,6 +32,7 @@ pub enum Refused {
     IsADirectory,
     Busy,
     Invalid,
+    NotSupported,
 }
 
 #[derive(Clone, Debug, Default)]

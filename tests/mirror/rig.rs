@@ -208,6 +208,18 @@ impl Rig {
         Self { store, mirror }
     }
 
+    /// The mount ends. Its background may be in the middle of something.
+    pub(crate) async fn close(self) {
+        let Self { store, mirror } = self;
+        drop(mirror);
+        let done = async {
+            while Arc::strong_count(&store) > 1 || store.close().is_err() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), done).await.expect("the mirror ends some time");
+    }
+
     /// What a program that writes a small file does, before the push.
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
         self.mirror.will_change(&blob(name), Changed::Everything).unwrap();

@@ -7,7 +7,7 @@ use leasefs::fs::attributes::DefaultOwner;
 use leasefs::fs::names::Segment;
 use leasefs::fs::nodes::{Ino, ROOT};
 use leasefs::fs::policy::{SharePolicies, SharePolicy};
-use leasefs::fs::strategy::Fencing;
+use leasefs::fs::strategy::{Concurrency, Fencing};
 use leasefs::fs::{Caller, DeleteRule, Engine, EngineConfig, FrontEnd, FsError, HandleId, OpenRequest};
 use leasefs::share::lease::LeaseId;
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
@@ -62,10 +62,21 @@ impl There {
     }
 
     pub async fn mirrored_with(&self, policy: SharePolicy) -> Here {
-        self.mirrored_in(tempfile::tempdir().unwrap(), policy).await
+        self.mirrored_in(tempfile::tempdir().unwrap(), policy, Concurrency::Optimistic).await
     }
 
-    async fn mirrored_in(&self, folder: tempfile::TempDir, policy: SharePolicy) -> Here {
+    /// With a mount whose writers take the lease and share the file all the same.
+    pub async fn mirrored_pessimistic(&self) -> Here {
+        let folder = tempfile::tempdir().unwrap();
+        self.mirrored_in(folder, SharePolicy::Shared, Concurrency::Pessimistic).await
+    }
+
+    async fn mirrored_in(
+        &self,
+        folder: tempfile::TempDir,
+        policy: SharePolicy,
+        concurrency: Concurrency,
+    ) -> Here {
         let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
         let home = ContainerName::new("share").unwrap();
         let options = MirrorOptions { attr_ttl: Duration::ZERO, ..MirrorOptions::default() };
@@ -79,7 +90,7 @@ impl There {
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::new(Vec::new(), policy),
             mandatory_locks: false,
-            fencing: Fencing { host: "here".to_owned(), ..Fencing::default() },
+            fencing: Fencing { host: "here".to_owned(), concurrency, ..Fencing::default() },
         };
         let blobs: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&store);
         let engine = Engine::start_remote(blobs, home, config, mirror, ttl).await.unwrap();
@@ -94,7 +105,7 @@ impl There {
         drop(engine);
         store.close().unwrap();
         drop(store);
-        self.mirrored_in(folder, SharePolicy::Shared).await
+        self.mirrored_in(folder, SharePolicy::Shared, Concurrency::Optimistic).await
     }
 
     pub async fn put(&self, name: &str, content: &[u8]) -> Result<(), StoreError> {

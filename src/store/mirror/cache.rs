@@ -38,7 +38,9 @@ const FREE_MAX: u64 = 1 << 30;
 /// The least that is evicted when a disk is full.
 const ROOM_MIN: u64 = 16 << 20;
 /// How long to wait until evicted content is really gone from the disk.
-const ROOM_WAIT: Duration = Duration::from_secs(5);
+const ROOM_WAIT: Duration = Duration::from_secs(15);
+/// How often room is made for one write: others take what was freed.
+pub(super) const ROOM_ATTEMPTS: usize = 8;
 /// Where it is noted on which run of the machine the mirror was used last.
 const CONTAINER: &str = "mirror-cache";
 const BOOT: &str = "boot";
@@ -50,11 +52,17 @@ pub(super) struct Cache {
     /// About so much is here: pushes, removals and other versions are counted at the next pass only.
     bytes: AtomicU64,
     wake: Arc<Notify>,
+    making_room: tokio::sync::Mutex<()>,
 }
 
 impl Cache {
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, bytes: AtomicU64::new(0), wake: Arc::default() }
+        Self {
+            limit,
+            bytes: AtomicU64::new(0),
+            wake: Arc::default(),
+            making_room: tokio::sync::Mutex::default(),
+        }
     }
 
     /// More is here.
@@ -188,6 +196,12 @@ impl Contents {
 
     /// The disk is full: gives up what is needed, and waits until the room is there. Whether it is worth trying again.
     pub(super) async fn make_room(&self, bytes: u64) -> bool {
+        let enough = || self.store.space().is_ok_and(|space| space.available > bytes);
+        // One after the other: who comes next may find that there is room by now.
+        let _one_at_a_time = self.cache.making_room.lock().await;
+        if enough() {
+            return true;
+        }
         let freed = match self.free(bytes.max(ROOM_MIN)).await {
             Ok(freed) => freed,
             Err(error) => {
@@ -195,12 +209,11 @@ impl Contents {
                 return false;
             }
         };
-        let enough = || self.store.space().is_ok_and(|space| space.available > bytes);
         let started = Instant::now();
         while freed > 0 && !enough() && started.elapsed() < ROOM_WAIT {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        freed > 0
+        freed > 0 || enough()
     }
 
     /// Bytes that were written before the machine went down without warning may not be on the disk, though the sidecar

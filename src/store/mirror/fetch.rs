@@ -26,6 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::ahead::{Ahead, REQUEST_MAX};
+use super::cache::ROOM_ATTEMPTS;
 use super::chunks::{CHUNK, ChunkMap};
 use super::content::Contents;
 use crate::store::{BlobName, BlobPath, ByteRange, ETag, Fetch, Preconditions, Result, Scratch, StoreError};
@@ -329,12 +330,15 @@ impl Fetching {
         };
         let failed = |error: io::Error| StoreError::io("write content", error);
         let joined = |error: tokio::task::JoinError| failed(io::Error::other(error));
-        let first = attempt(Arc::clone(&file), bytes.clone()).await.map_err(joined)?;
-        match first.map_err(failed) {
-            Err(StoreError::Full) if contents.make_room(bytes.len() as u64).await => {
-                attempt(file, bytes).await.map_err(joined)?.map_err(failed)
+        let mut attempts = 0;
+        loop {
+            let written = attempt(Arc::clone(&file), bytes.clone()).await.map_err(joined)?;
+            attempts += 1;
+            match written.map_err(failed) {
+                Err(StoreError::Full)
+                    if attempts < ROOM_ATTEMPTS && contents.make_room(bytes.len() as u64).await => {}
+                done => return done,
             }
-            done => done,
         }
     }
 

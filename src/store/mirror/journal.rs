@@ -4,6 +4,7 @@
 //! between is conditional and can be repeated, so whoever finds a note that nobody works on any more does all of it again.
 //! Undoing a rename is renaming back, under a note of its own.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,9 @@ pub(super) struct Note {
     pub(super) version: Option<ETag>,
     /// With: when it began, by the service's clock. Whatever somebody makes below the old name later is not moved.
     pub(super) begun: Option<Moment>,
+    /// What the top may go over. Whatever somebody makes at the new name later is not replaced.
+    #[serde(default)]
+    pub(super) over: Over,
     /// Whether the two change places.
     pub(super) exchange: bool,
     /// The mark of the copies.
@@ -44,6 +48,52 @@ pub(super) struct Note {
     pub(super) owner: String,
 }
 
+/// What a rename may go over at the new name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Over {
+    #[default]
+    Anything,
+    Nothing,
+    Version(ETag),
+}
+
+impl Over {
+    pub(super) fn condition(self) -> Preconditions {
+        match self {
+            Self::Anything => Preconditions::default(),
+            Self::Nothing => Preconditions::if_absent(),
+            Self::Version(etag) => Preconditions::if_version(etag),
+        }
+    }
+}
+
+/// Renames of this mount that the service stopped answering in the middle of. Whoever asks for one again goes on with it
+/// under its old token, by which copies that were made are known.
+#[derive(Debug, Default)]
+pub(super) struct Left(VecDeque<Note>);
+
+impl Left {
+    pub(super) fn add(&mut self, note: Note) {
+        if self.0.len() == LEFT_MAX {
+            // The background finds its note at the service.
+            self.0.pop_front();
+        }
+        self.0.push_back(note);
+    }
+
+    /// The note to work with: the one that was left, if `fresh` asks for the same again.
+    pub(super) fn again(&mut self, fresh: Note) -> Note {
+        let same = |left: &Note| {
+            (&left.from, &left.to, left.tree, left.version)
+                == (&fresh.from, &fresh.to, fresh.tree, fresh.version)
+        };
+        let found = self.0.iter().position(same).and_then(|index| self.0.remove(index));
+        found.map_or_else(|| fresh.clone(), |left| Note { token: left.token, ..fresh.clone() })
+    }
+}
+
+/// Renames that are remembered to be asked for again.
+const LEFT_MAX: usize = 1000;
 /// How long to wait before notes of others are looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 
@@ -122,11 +172,14 @@ impl Mirror {
             if note.owner == owner && self.renaming.lock().contains(&note.token) {
                 continue;
             }
-            tracing::info!(from = note.from, to = note.to, "finishing a rename");
             let scope =
                 |name: &str| Scope::Tree(name.strip_prefix(&*self.place.prefix).unwrap_or(name).to_owned());
             let _turn = self.turns.take(vec![scope(&note.from), scope(&note.to)]).await;
-            self.finish(&note).await?;
+            // Whoever had the turn before may have finished it.
+            if self.version(&self.note_at(&note.token)?).await?.is_some() {
+                tracing::info!(from = note.from, to = note.to, "finishing a rename");
+                self.finish(&note).await?;
+            }
         }
         Ok(others)
     }

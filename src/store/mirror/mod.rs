@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What ties a blob here to its version there is its [`Sidecar`]; what is not pushed yet has an [`Unpushed`] entry.
-//! Both are small blobs in containers of their own of the same store ([`state`]), so they survive what the store
+//! Both are small blobs in containers of their own of the same store (`state`), so they survive what the store
 //! survives.
 //!
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
@@ -51,6 +51,7 @@ use super::{
 use crate::store::embedded::EmbeddedStore;
 
 use content::Contents;
+use journal::Left;
 use known::Known;
 pub use options::MirrorOptions;
 use queue::Queue;
@@ -109,6 +110,8 @@ pub struct Mirror {
     leftovers: Arc<Notify>,
     /// Marks of the renames that this mirror works on.
     renaming: Mutex<HashSet<String>>,
+    /// Renames that may be half done, in case they are asked for again.
+    left: Mutex<Left>,
     /// A long rename under way: how many blobs are moved, and of how many.
     moving: Mutex<Option<(u64, u64)>>,
 }
@@ -158,6 +161,7 @@ impl Mirror {
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
             leftovers: Arc::default(),
             renaming: Mutex::default(),
+            left: Mutex::default(),
             moving: Mutex::default(),
             service,
             place,

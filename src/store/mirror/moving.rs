@@ -1,7 +1,7 @@
 //! Moving single blobs at the service: copy under conditions, then delete under conditions.
 //!
-//! Copies carry the rename's mark in their metadata, so that a copy whose answer was lost, or that an earlier attempt
-//! made, is known as the rename's own.
+//! Copies carry the rename's mark and the version they were made of in their metadata, so that a copy whose answer was
+//! lost, or that an earlier attempt made, is known as the rename's own, and is not taken for a copy of a later version.
 
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use crate::store::{
     StoreError, crash_point,
 };
 
+/// What stands between the token and the version in a mark.
+const BETWEEN: char = '.';
 /// How often a move is tried whose source changes meanwhile.
 const ATTEMPTS: usize = 4;
 
@@ -76,8 +78,9 @@ impl Mirror {
         found: &BlobProperties,
         one: &Move<'_>,
     ) -> Result<Arc<BlobProperties>> {
+        let mark = format!("{}{BETWEEN}{:X}", one.token, found.etag.0);
         let mut metadata = found.metadata.clone();
-        metadata.insert(PUSH_TOKEN.to_owned(), one.token.to_owned());
+        metadata.insert(PUSH_TOKEN.to_owned(), mark.clone());
         let source =
             CopySource { conditions: Preconditions::if_version(found.etag), ..CopySource::of(one.from) };
         let tier = found.tier.map(|tier| tier.tier);
@@ -87,8 +90,9 @@ impl Mirror {
             tier,
             ..CopyRequest::default()
         };
-        let refusal = match self.service.copy_blob(&source, one.to, request, &one.target).await {
-            Ok(copy) if is_marked(&copy, one.token) => return Ok(copy),
+        let is_it = |copy: &BlobProperties| copy.metadata.get(PUSH_TOKEN) == Some(&mark);
+        let refusal = match self.service.copy_blob(&source, one.to, request.clone(), &one.target).await {
+            Ok(copy) if is_it(&copy) => return Ok(copy),
             // Somebody else wrote right behind the copy, and that is there now.
             Ok(_) => return Err(StoreError::ConditionNotMet),
             Err(error) => error,
@@ -99,7 +103,12 @@ impl Mirror {
                 StoreError::ConditionNotMet | StoreError::BlobExists(_) | StoreError::BlobNotFound(_)
             );
         match self.version(one.to).await {
-            Ok(Some(copy)) if in_doubt && is_marked(&copy, one.token) => Ok(copy),
+            Ok(Some(copy)) if in_doubt && is_it(&copy) => Ok(copy),
+            // The rename's own, but of an earlier version: it gives way.
+            Ok(Some(copy)) if in_doubt && !is_away(&refusal) && is_marked(&copy, one.token) => {
+                let ours = Preconditions::if_version(copy.etag);
+                self.service.copy_blob(&source, one.to, request, &ours).await
+            }
             Ok(_) | Err(_) => Err(refusal),
         }
     }
@@ -130,7 +139,8 @@ impl Mirror {
     }
 }
 
-/// Whether a version was made by the rename (or push) with this mark.
+/// Whether a version was made by the rename with this token, of whatever version.
 pub(super) fn is_marked(blob: &BlobProperties, token: &str) -> bool {
-    blob.metadata.get(PUSH_TOKEN).is_some_and(|mark| mark == token)
+    let rest = blob.metadata.get(PUSH_TOKEN).and_then(|mark| mark.strip_prefix(token));
+    rest.is_some_and(|rest| rest.starts_with(BETWEEN))
 }

@@ -13,9 +13,9 @@ use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
 
-use super::journal::{Note, TOUCH};
-use super::moving::{Move, Moved};
-use super::refresh::IS_FOLDER;
+use super::journal::{Note, Over, TOUCH};
+use super::moving::{Move, Moved, is_marked};
+use super::refresh::{IS_FOLDER, is_away};
 use super::state::{Unpushed, new_token};
 use super::turns::Scope;
 use super::{Mirror, OWN_FOLDER};
@@ -48,11 +48,11 @@ impl Mirror {
     ) -> Result<Settling> {
         let scopes = [from, to].map(|name| Scope::Tree(name.as_str().to_owned()));
         let turn = self.turns.take(scopes.into()).await;
-        let found = self.store.find(&self.here(from))?;
-        let is_folder = found.blob.as_ref().is_some_and(|blob| blob.metadata.contains_key(IS_FOLDER));
-        let tree = found.prefix.is_some() || is_folder;
+        let tree = self.is_tree(from)?;
         match mode {
-            RenameMode::Exchange if tree => return Err(StoreError::NotSupported("exchanging directories")),
+            RenameMode::Exchange if tree || self.is_tree(to)? => {
+                return Err(StoreError::NotSupported("exchanging directories"));
+            }
             RenameMode::Exchange => self.exchange(from, to, fence).await?,
             RenameMode::Replace | RenameMode::NoReplace if !tree && self.was_never_there(from)? => {
                 self.keep_parent(from).await?;
@@ -66,6 +66,12 @@ impl Mirror {
             }
         }
         Ok(Settling::until_dropped(turn))
+    }
+
+    fn is_tree(&self, name: &BlobName) -> Result<bool> {
+        let found = self.store.find(&self.here(name))?;
+        let is_folder = found.blob.is_some_and(|blob| blob.metadata.contains_key(IS_FOLDER));
+        Ok(found.prefix.is_some() || is_folder)
     }
 
     /// Whether the service never had a blob, and nothing is on its way there.
@@ -95,7 +101,9 @@ impl Mirror {
     ) -> Result<Done> {
         let (at, target) = (self.there(from)?, self.there(to)?);
         let version = self.sidecars.get(from)?.and_then(|sidecar| sidecar.there).filter(|_| !tree);
-        let mut note = Note { version, tree, ..self.new_note(&at, &target)? };
+        let over = self.target_condition(to, mode, tree, fence)?;
+        let fresh = Note { version, tree, over, ..self.new_note(&at, &target)? };
+        let mut note = self.left.lock().again(fresh);
         let token = note.token.clone();
         self.renaming.lock().insert(token.clone());
         let done = async {
@@ -108,20 +116,25 @@ impl Mirror {
                 self.note_rename(&note).await?;
             }
             crash_point("rename_after_note");
-            let top = self.target_condition(to, mode, tree, fence)?;
             let mut done = Done::new();
-            let moved = self.move_all(&note, &top, fence.lease, found?, None, &mut done).await;
-            if let Err(error) = moved {
-                self.undo(&note, &done).await?;
-                return Err(error);
+            match self.move_all(&note, fence.lease, found?, None, &mut done).await {
+                Ok(()) => self.end_rename(&note).await?,
+                // What was done is not known. The note stays: the caller or the background goes on with it.
+                Err(error) if is_away(&error) => return Err(error),
+                Err(error) => {
+                    self.undo(&note, &done).await?;
+                    return Err(error);
+                }
             }
-            self.end_rename(&note).await?;
             Ok(done)
         };
         let done = done.await;
         self.renaming.lock().remove(&token);
         *self.moving.lock() = None;
-        if done.is_err() {
+        if let Err(error) = &done {
+            if is_away(error) {
+                self.left.lock().add(note);
+            }
             self.leftovers.notify_one();
         }
         done
@@ -134,29 +147,22 @@ impl Mirror {
             tree: false,
             version: None,
             begun: None,
+            over: Over::Anything,
             exchange: false,
             token: new_token(),
             owner: self.sidecars.owner()?,
         })
     }
 
-    /// What must hold of the target of the top of a rename.
-    fn target_condition(
-        &self,
-        to: &BlobName,
-        mode: RenameMode,
-        tree: bool,
-        fence: Fence,
-    ) -> Result<Preconditions> {
+    /// What the top of a rename may go over.
+    fn target_condition(&self, to: &BlobName, mode: RenameMode, tree: bool, fence: Fence) -> Result<Over> {
         let there = self.sidecars.get(to)?.and_then(|sidecar| sidecar.there);
         Ok(match (mode, there) {
-            (RenameMode::NoReplace, _) => Preconditions::if_absent(),
+            (RenameMode::NoReplace, _) => Over::Nothing,
             // An empty directory gives way whatever its attributes are.
-            (RenameMode::Replace | RenameMode::Exchange, _) if tree || !fence.check_version => {
-                Preconditions::default()
-            }
-            (RenameMode::Replace | RenameMode::Exchange, Some(etag)) => Preconditions::if_version(etag),
-            (RenameMode::Replace | RenameMode::Exchange, None) => Preconditions::if_absent(),
+            (RenameMode::Replace | RenameMode::Exchange, _) if tree || !fence.check_version => Over::Anything,
+            (RenameMode::Replace | RenameMode::Exchange, Some(etag)) => Over::Version(etag),
+            (RenameMode::Replace | RenameMode::Exchange, None) => Over::Nothing,
         })
     }
 
@@ -164,7 +170,6 @@ impl Mirror {
     async fn move_all(
         &self,
         note: &Note,
-        top: &Preconditions,
         lease: Option<LeaseId>,
         known: Option<Arc<BlobProperties>>,
         newest: Option<Moment>,
@@ -174,15 +179,21 @@ impl Mirror {
             Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
         };
         let (from, to) = (at(&note.from)?, at(&note.to)?);
-        let one = Move { from: &from, to: &to, target: top.clone(), lease, token: &note.token };
+        let one = Move { from: &from, to: &to, target: note.over.condition(), lease, token: &note.token };
         // The top comes last: as long as it is there, the directory is.
         if note.tree {
             self.move_below(note, newest, done).await?;
         }
         if let Some(moved) = self.move_blob(&one, known).await? {
             done.insert(note.from.clone(), moved);
-        } else if !note.tree && done.is_empty() && self.version(&to).await?.is_none() {
-            return Err(StoreError::BlobNotFound(note.from.clone()));
+        } else if !note.tree {
+            // Not there any more: perhaps because an earlier attempt moved it.
+            let ours = self.version(&to).await?.filter(|found| is_marked(found, &note.token));
+            let missing = || StoreError::BlobNotFound(note.from.clone());
+            let is = ours.ok_or_else(missing)?.etag;
+            if let Some(was) = note.version {
+                done.insert(note.from.clone(), Moved { was, is });
+            }
         }
         Ok(())
     }
@@ -254,7 +265,8 @@ impl Mirror {
             return self.end_rename(note).await;
         }
         let (from, to) = (note.to.clone(), note.from.clone());
-        let back = Note { from, to, version: None, begun: None, token: new_token(), ..note.clone() };
+        let over = if note.tree { Over::Anything } else { Over::Nothing };
+        let back = Note { from, to, over, version: None, begun: None, token: new_token(), ..note.clone() };
         self.note_rename(&back).await?;
         self.end_rename(note).await?;
         self.finish(&back).await
@@ -262,13 +274,12 @@ impl Mirror {
 
     /// Does everything that a note asks for (again), and deletes it.
     pub(super) async fn finish(&self, note: &Note) -> Result<()> {
-        let always = Preconditions::default();
         let from = BlobPath::new(self.place.container.clone(), BlobName::new(note.from.as_str())?);
         let now = self.version(&from).await?.map(|found| found.etag);
         if note.exchange {
             self.finish_exchange(note).await?;
         } else if note.version.is_none() || note.version == now {
-            match self.move_all(note, &always, None, None, note.begun, &mut Done::new()).await {
+            match self.move_all(note, None, None, note.begun, &mut Done::new()).await {
                 // What somebody made meanwhile stays where it is.
                 Ok(())
                 | Err(
@@ -373,9 +384,7 @@ impl Mirror {
         let Some(kept) = self.version(&aside).await? else { return Ok(()) };
         let always = Preconditions::default();
         let marked = async |at: &BlobPath| {
-            Ok::<_, StoreError>(
-                self.version(at).await?.is_some_and(|found| super::moving::is_marked(&found, &note.token)),
-            )
+            Ok::<_, StoreError>(self.version(at).await?.is_some_and(|found| is_marked(&found, &note.token)))
         };
         if !marked(&to).await? {
             let found =
