@@ -11,7 +11,7 @@
 //! ```
 //!
 //! What ties a blob here to its version there is its [`Sidecar`]; what is not pushed yet has an [`Unpushed`] entry.
-//! Both are small blobs in containers of their own of the same store ([`state`]), so they survive what the store
+//! Both are small blobs in containers of their own of the same store (`state`), so they survive what the store
 //! survives.
 //!
 //! The mirror must never replace or remove what is not pushed, and never take an own change for somebody else's.
