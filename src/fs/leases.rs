@@ -92,7 +92,9 @@ impl Engine {
         let names: Vec<String> = segments?.iter().map(|segment| segment.as_str().to_owned()).collect();
         let at = self.at(BlobName::new(names.join("/")).map_err(|_| FsError::NotFound)?);
         let request = LeaseRequest::Break { period: Some(after) };
-        match self.store.lease_blob(&at, request, &Preconditions::default()).await {
+        let store = self.upstream().map_or_else(|| Arc::clone(&self.store), |upstream| upstream.service());
+        let at = self.lease_place(&at)?;
+        match store.lease_blob(&at, request, &Preconditions::default()).await {
             Ok(_) => Ok(true),
             Err(StoreError::Lease(_)) => Ok(false),
             Err(problem) => Err(problem.into()),
@@ -132,6 +134,10 @@ impl Engine {
         } else {
             Preconditions::default()
         };
+        if self.upstream().is_some() {
+            // The lease is the service's: the push carries it.
+            return version;
+        }
         let lease = self.leases.id(ino).or_else(|| self.lease_for(current).ok().flatten());
         Preconditions { lease, ..version }
     }

@@ -191,7 +191,18 @@ impl EmbeddedStore {
         conditions: &Preconditions,
         points: Points,
     ) -> Result<Arc<BlobProperties>> {
-        self.write(Growth::Adds, points, |tx| {
+        self.make_version_in(Growth::Adds, at, version, conditions, points)
+    }
+
+    pub(super) fn make_version_in(
+        &self,
+        growth: Growth,
+        at: &BlobPath,
+        version: NewVersion,
+        conditions: &Preconditions,
+        points: Points,
+    ) -> Result<Arc<BlobProperties>> {
+        self.write(growth, points, |tx| {
             let root = tx.changeable(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;

@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::store::{BlobPath, Change, ETag, Result, Scratch, StoreError};
+use crate::store::{BlobPath, Change, ETag, NewContent, Preconditions, Result, Scratch, StoreError};
 
-use super::blobs::whole;
+use super::blobs::{Body, NewVersion, whole};
 use super::record::{Content, Entry, Extent, Source};
 use super::tx::points;
 use super::{EmbeddedStore, Growth, extents};
@@ -50,6 +50,19 @@ impl EmbeddedStore {
             Filling::Bytes(bytes) if bytes.len() as u64 == entry.properties.size => tx.store_inline(bytes),
             Filling::Bytes(_) => Err(StoreError::Damaged(format!("{at} was to be filled with another size"))),
         })
+    }
+
+    /// A small note that is written before room is made by what it says: it may use the room that is kept for deletes.
+    pub fn put_before_freeing(&self, at: &BlobPath, bytes: Bytes) -> Result<()> {
+        let size = bytes.len() as u64;
+        let version = NewVersion::local(Body::Bytes(bytes), size, NewContent::default());
+        let (growth, always) = (Growth::Frees, Preconditions::default());
+        self.make_version_in(growth, at, version, &always, points!("publish")).map(|_| ())
+    }
+
+    /// How many bytes can be added before changes are refused for want of room.
+    pub fn room_left(&self) -> Result<u64> {
+        self.space.left()
     }
 
     /// Takes a version's bytes away. Readers that have them keep them. [`ConditionNotMet`](StoreError::ConditionNotMet)

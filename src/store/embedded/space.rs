@@ -128,6 +128,12 @@ impl SpaceGuard {
         laid.is_ok()
     }
 
+    /// How much can be added before changes are refused.
+    pub(super) fn left(&self) -> Result<u64> {
+        let space = self.ask()?;
+        Ok(space.available.saturating_sub(reserve(&space)))
+    }
+
     /// Room as the system sees it.
     pub(super) fn ask(&self) -> Result<Space> {
         let stat = statvfs(&self.folder).map_err(|error| {

@@ -141,7 +141,7 @@ impl Contents {
         let over = if bytes > self.cache.limit { bytes - self.cache.mark() } else { 0 };
         let space = self.store.space()?;
         let wanted = (space.total / FREE_PART).min(FREE_MAX);
-        let short = wanted.saturating_sub(space.available).min(bytes);
+        let short = wanted.saturating_sub(self.store.room_left()?).min(bytes);
         if over.max(short) > 0 {
             self.free(over.max(short)).await?;
         }
@@ -194,9 +194,14 @@ impl Contents {
         Ok(freed)
     }
 
+    /// Whether so much more leaves the store the room that it needs for itself.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.store.room_left().is_ok_and(|left| left > bytes)
+    }
+
     /// The disk is full: gives up what is needed, and waits until the room is there. Whether it is worth trying again.
     pub(super) async fn make_room(&self, bytes: u64) -> bool {
-        let enough = || self.store.space().is_ok_and(|space| space.available > bytes);
+        let enough = || self.has_room(bytes);
         // One after the other: who comes next may find that there is room by now.
         let _one_at_a_time = self.cache.making_room.lock().await;
         if enough() {

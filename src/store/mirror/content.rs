@@ -22,7 +22,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::cache::Cache;
+use super::cache::{Cache, ROOM_ATTEMPTS};
 use super::chunks::{ChunkMap, without};
 use super::fetch::{Fetching, Origin};
 use super::{Mirror, MirrorOptions, Place, Presence, Sidecar, Sidecars, Unpushed};
@@ -184,7 +184,11 @@ impl Contents {
             return Ok(());
         }
         let used = |known: Option<Sidecar>| known.map(|known| Sidecar { used: now, ..known });
-        self.sidecars.update(name, used).map(|_| ())
+        match self.sidecars.update(name, used) {
+            // A full disk is no reason not to read.
+            Ok(_) | Err(StoreError::Full) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The one [`Fetching`] of a name, made if there is none that fits.
@@ -195,9 +199,13 @@ impl Contents {
         {
             return Ok(fetching);
         }
-        let fetching = match self.begin(&origin, known) {
-            Err(StoreError::Full) if self.make_room(known.size()).await => self.begin(&origin, known)?,
-            done => done?,
+        let mut attempts = 0;
+        let fetching = loop {
+            attempts += 1;
+            match self.begin(&origin, known) {
+                Err(StoreError::Full) if attempts < ROOM_ATTEMPTS && self.make_room(known.size()).await => {}
+                done => break done?,
+            }
         };
         self.live.lock().insert(name.clone(), Arc::downgrade(&fetching));
         Ok(fetching)
@@ -404,11 +412,7 @@ impl Contents {
             return Ok(0);
         }
         // Noted first: a crash in between must not leave a note of bytes that are gone.
-        let nothing = |sidecar: Sidecar| match sidecar.here == version {
-            true => Sidecar { content: Presence::Nothing, ..sidecar },
-            false => sidecar,
-        };
-        self.sidecars.update(name, |sidecar| sidecar.map(nothing))?;
+        self.sidecars.note_gone(name, version)?;
         self.store.hollow_out(&at, version)?;
         Ok(bytes)
     }

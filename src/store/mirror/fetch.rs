@@ -330,6 +330,10 @@ impl Fetching {
         };
         let failed = |error: io::Error| StoreError::io("write content", error);
         let joined = |error: tokio::task::JoinError| failed(io::Error::other(error));
+        if !contents.has_room(bytes.len() as u64) {
+            // Before the store itself has no room left for names and notes.
+            contents.make_room(bytes.len() as u64).await;
+        }
         let mut attempts = 0;
         loop {
             let written = attempt(Arc::clone(&file), bytes.clone()).await.map_err(joined)?;

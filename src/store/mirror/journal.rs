@@ -82,13 +82,16 @@ impl Left {
     }
 
     /// The note to work with: the one that was left, if `fresh` asks for the same again.
-    pub(super) fn again(&mut self, fresh: Note) -> Note {
+    pub(super) fn again(&mut self, mut fresh: Note) -> Note {
         let same = |left: &Note| {
             (&left.from, &left.to, left.tree, left.version)
                 == (&fresh.from, &fresh.to, fresh.tree, fresh.version)
         };
         let found = self.0.iter().position(same).and_then(|index| self.0.remove(index));
-        found.map_or_else(|| fresh.clone(), |left| Note { token: left.token, ..fresh.clone() })
+        if let Some(left) = found {
+            fresh.token = left.token;
+        }
+        fresh
     }
 }
 

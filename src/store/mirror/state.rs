@@ -204,6 +204,19 @@ impl Sidecars {
         Ok(new)
     }
 
+    /// Notes that nothing of the version `here` is here, before that is so. Works on a full disk, too.
+    pub(super) fn note_gone(&self, name: &BlobName, here: ETag) -> Result<()> {
+        let _one_at_a_time = self.stripe(name).lock();
+        match self.get(name)? {
+            Some(sidecar) if sidecar.here == here => {
+                let bytes = encode(&Sidecar { content: Presence::Nothing, ..sidecar })?;
+                let at = BlobPath::new(self.state.clone(), name.clone());
+                self.store.put_before_freeing(&at, bytes)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The blocks of the version `there` of a name, as far as they are known.
     pub fn layout(&self, name: &BlobName, there: ETag) -> Result<Option<Layout>> {
         let layout: Option<Layout> = self.read(&self.blocks, name)?.and_then(|bytes| decode(&bytes));
