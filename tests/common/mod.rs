@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The two ways data takes, tested alike.
@@ -20,7 +21,20 @@ pub struct Mount {
 fn leasefs(arguments: &[&str]) -> Output {
     let logs = std::env::temp_dir().join("leasefs-test-logs");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasefs"));
-    command.args(arguments).env("XDG_STATE_HOME", logs).output().expect("leasefs runs")
+    command.args(arguments).env("XDG_STATE_HOME", logs);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = {
+        let _starts = no_starts();
+        command.spawn()
+    };
+    started.and_then(std::process::Child::wait_with_output).expect("leasefs runs")
+}
+
+/// While this lives no other test starts leasefs. A process that starts has a copy of every descriptor for a moment,
+/// and closing a copy commits: not for tests of what was never closed.
+pub fn no_starts() -> MutexGuard<'static, ()> {
+    static STARTS: Mutex<()> = Mutex::new(());
+    STARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Mount {

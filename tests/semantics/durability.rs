@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use crate::common::on_both_paths;
+use crate::common::{no_starts, on_both_paths};
 
 const SIZES: [usize; 3] = [2000, 200_000, 3 << 20];
 
@@ -42,11 +42,13 @@ fn a_change_that_was_not_committed_is_there_whole_or_not_at_all() {
     on_both_paths(&[], |mount| {
         for size in SIZES {
             let path = mount.path(&format!("f{size}"));
+            let alone = no_starts();
             fs::write(&path, vec![1; size]).unwrap();
             let file = File::options().write(true).open(&path).unwrap();
             file.write_all_at(&vec![2; size / 2], 0).unwrap();
             mount.kill();
             drop(file);
+            drop(alone);
             mount.start();
             assert!(fs::read(&path).unwrap() == vec![1; size], "size {size}: the old version");
         }
@@ -58,11 +60,13 @@ fn a_truncating_save_that_died_leaves_the_old_version() {
     on_both_paths(&[], |mount| {
         for size in SIZES {
             let path = mount.path(&format!("f{size}"));
+            let alone = no_starts();
             fs::write(&path, vec![1; size]).unwrap();
             let mut file = File::create(&path).unwrap();
             file.write_all(b"half a new ver").unwrap();
             mount.kill();
             drop(file);
+            drop(alone);
             mount.start();
             assert!(fs::read(&path).unwrap() == vec![1; size], "size {size}: the old version");
         }
