@@ -172,8 +172,7 @@ if wanted files; then
 fi
 if wanted remote; then
     step "tool fsx" cargo_tool fsx "$FSX_VERSION"
-    step "remote mount (passthrough)" timeout 900 scripts/suites/remote.sh
-    step "remote mount (daemon)" timeout 900 scripts/suites/remote.sh --no-passthrough
+    service "remote mount" scripts/suites/remote.sh
 fi
 if wanted kill; then step "kill -9 and power loss" timeout 600 scripts/suites/kill.sh; fi
 
