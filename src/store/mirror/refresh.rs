@@ -17,7 +17,6 @@ use std::time::{Instant, SystemTime};
 
 use super::known::{Directory, parent_prefix};
 use super::state::{Presence, Sidecar};
-use super::turns::Disturbed;
 use super::{Mirror, OWN_FOLDER, PUSH_TOKEN};
 use crate::share::Moment;
 use crate::store::embedded::Adopted;
@@ -113,7 +112,7 @@ impl Mirror {
                 self.contents.offer(name, there, first).await;
             }
             None if self.has_names_below(name).await? => self.take_prefix(since, name, false)?,
-            None => self.take_absence(&self.turns.disturbed(since), name)?,
+            None => self.take_absence(since, name)?,
         }
         self.known.lock().note_name(name.as_str(), asked);
         Ok(standing)
@@ -227,16 +226,17 @@ impl Mirror {
         if blobs.is_empty() {
             return Ok(());
         }
-        let disturbed = self.turns.disturbed(since);
         let mut names = Vec::new();
         let mut versions = Vec::new();
         for (name, blob) in blobs {
-            if disturbed.includes(name.as_str()) || self.sidecars.is_unpushed(&name) {
-                continue;
-            }
             let at = self.here(&name);
+            // In this order: a change that begins after the look makes the version another one, and is then not gone
+            // over; one that began before is known as unpushed, or as worked on.
             let local = self.store.find(&at)?.blob;
             let sidecar = self.sidecars.get(&name)?;
+            if self.sidecars.is_unpushed(&name) || self.turns.disturbed(since).includes(name.as_str()) {
+                continue;
+            }
             let same = local.as_ref().zip(sidecar.as_ref()).is_some_and(|(local, sidecar)| {
                 sidecar.here == local.etag && sidecar.there == Some(blob.etag)
             });
@@ -278,12 +278,13 @@ impl Mirror {
 
     /// A prefix `name/` is there; `marked` says whether a blob `name` is, too.
     fn take_prefix(&self, since: u64, name: &BlobName, marked: bool) -> Result<()> {
-        if marked || self.turns.disturbed(since).includes(name.as_str()) || self.sidecars.is_unpushed(name) {
-            return Ok(());
-        }
         let at = self.here(name);
         let implicit = |here| Sidecar { there: None, here, size: 0, content: Presence::All, used: now() };
+        // Before the question, as in `take_over`.
         let local = self.store.find(&at)?.blob;
+        if marked || self.sidecars.is_unpushed(name) || self.turns.disturbed(since).includes(name.as_str()) {
+            return Ok(());
+        }
         if let Some(local) = &local
             && local.metadata.get(IS_FOLDER).is_some_and(|value| value == "true")
         {
@@ -316,7 +317,6 @@ impl Mirror {
         };
         loop {
             let page = self.store.list_blobs(&self.home, &query).await?;
-            let disturbed = self.turns.disturbed(listing.since);
             for item in page.items {
                 let (ListItem::Blob { name, .. } | ListItem::Prefix { name, .. }) = item else { continue };
                 let plain = name.strip_suffix('/').unwrap_or(&name);
@@ -325,7 +325,7 @@ impl Mirror {
                     continue;
                 }
                 if let Ok(name) = BlobName::new(plain) {
-                    self.take_absence(&disturbed, &name)?;
+                    self.take_absence(listing.since, &name)?;
                 }
             }
             tokio::task::yield_now().await;
@@ -337,18 +337,24 @@ impl Mirror {
     }
 
     /// Removes a name, and everything below it, that the service does not have. What is not pushed stays.
-    fn take_absence(&self, disturbed: &Disturbed, name: &BlobName) -> Result<()> {
-        if disturbed.includes_below(name.as_str()) || self.sidecars.is_unpushed_below(name.as_str()) {
+    fn take_absence(&self, since: u64, name: &BlobName) -> Result<()> {
+        // Before the question, as in `take_over`.
+        let mut mirrored = self.mirrored_below(name)?;
+        mirrored.extend(self.store.find(&self.here(name))?.blob.map(|blob| (name.clone(), blob.etag)));
+        let unpushed = self.sidecars.is_unpushed_below(name.as_str());
+        if unpushed || self.turns.disturbed(since).includes_below(name.as_str()) {
             return Ok(());
         }
-        for (below, etag) in self.mirrored_below(name)? {
-            self.store.discard(&self.here(&below), &Preconditions::if_version(etag)).or_else(changed)?;
-            self.sidecars.forget(&below)?;
+        if mirrored.is_empty() {
+            self.sidecars.forget(name)?;
         }
-        if let Some(blob) = self.store.find(&self.here(name))?.blob {
-            self.store.discard(&self.here(name), &Preconditions::if_version(blob.etag)).or_else(changed)?;
+        for (name, etag) in mirrored {
+            match self.store.discard(&self.here(&name), &Preconditions::if_version(etag)) {
+                Ok(()) => self.sidecars.forget(&name)?,
+                // Somebody made a version here since: it stays.
+                Err(error) => changed(error)?,
+            }
         }
-        self.sidecars.forget(name)?;
         self.known.lock().forget(name.as_str());
         Ok(())
     }
