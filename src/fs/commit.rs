@@ -122,9 +122,13 @@ impl Engine {
             // Somebody else removed the file and made another one of that name.
             return Err(FsError::Stale);
         }
-        self.will_commit(&at.name, file)?;
+        let changing = self.will_commit(&at.name, file)?;
         let info = Committing { engine: self, ino: file.ino(), blob, shown };
-        let page_cache_agrees = file.commit(local, at, &info)?;
+        let committed = file.commit(local, at, &info);
+        drop(changing);
+        // Not earlier: who pushes beside this must not take it for pushed.
+        file.note_unpushed();
+        let page_cache_agrees = committed?;
         if let Some(maker) = file.take_maker() {
             self.habits.note(maker, file.is_small());
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::share::Moment;
-use crate::store::{BlobName, BlobPath, Changed, Preconditions, StoreError};
+use crate::store::{BlobName, BlobPath, Changed, ETag, Preconditions, StoreError};
 
 use super::attributes::Attributes;
 use super::commit::Committing;
@@ -48,7 +48,7 @@ impl Engine {
         let store = self.local()?;
         let info = Committing { engine: self, ino: file.ino(), blob: file.base(), shown: None };
         if let Some(copy) = file.aside() {
-            self.will_change(&copy.name, Changed::Everything)?;
+            let _changing = self.will_change(&copy.name, Changed::Everything)?;
             file.save(store, &copy, &info, &Preconditions::default())?;
             return Ok(false);
         }
@@ -60,7 +60,7 @@ impl Engine {
                 Err(FsError::NameTooLong) => self.beside(ROOT, &copy_name)?,
                 other => other?,
             };
-            self.will_change(&copy.name, Changed::Everything)?;
+            let _changing = self.will_change(&copy.name, Changed::Everything)?;
             match file.save(store, &copy, &info, &Preconditions::if_absent()) {
                 Ok(()) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
@@ -74,8 +74,9 @@ impl Engine {
         Err(FsError::Exists)
     }
 
-    /// Keeps the mirror's version of a blob that nobody has open under another name; says which. The bytes must be here.
-    pub(super) fn copy_aside(&self, at: &BlobPath, why: Fenced) -> Result<Option<BlobPath>> {
+    /// Keeps the mirror's version of a blob that nobody has open under another name; says which, and
+    /// of which version. The bytes must be here.
+    pub(super) fn copy_aside(&self, at: &BlobPath, why: Fenced) -> Result<Option<(BlobPath, ETag)>> {
         let store = self.local()?;
         let reader = match store.reader(at) {
             Err(StoreError::BlobNotFound(_)) => return Ok(None),
@@ -93,13 +94,13 @@ impl Engine {
             let joined = if directory.is_empty() { String::new() } else { format!("{directory}/") };
             let copy = BlobName::new(joined + segment.as_str()).map_err(|_| FsError::NameTooLong)?;
             let copy = self.at(copy);
-            self.will_change(&copy.name, Changed::Everything)?;
+            let _changing = self.will_change(&copy.name, Changed::Everything)?;
             let new = new.new_content(attributes.mtime, attributes.ctime)?;
             match store.publish(&copy, content.scratch(), reader.size(), new, &Preconditions::if_absent()) {
                 Ok(_) => {
                     self.conflicts.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(%at, %copy, reason = %FsError::from(why), "content was kept beside its file");
-                    return Ok(Some(copy));
+                    return Ok(Some((copy, blob.etag)));
                 }
                 Err(StoreError::BlobExists(_) | StoreError::ConditionNotMet) => {}
                 Err(error) => return Err(error.into()),

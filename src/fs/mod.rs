@@ -190,9 +190,6 @@ impl Engine {
         upstream: Arc<dyn Upstream>,
         attr_ttl: Duration,
     ) -> Result<Arc<Self>> {
-        // What the kernel writes by itself is not seen before it is committed, and pushes of one handle meet the writes of
-        // another: until that is sorted out, the engine moves all bytes of a remote share.
-        config.passthrough = false;
         // Two mounts of one host must not give their conflict copies the same name.
         let mount = uuid::Uuid::new_v4().simple().to_string();
         config.fencing.host = format!("{}-{}", config.fencing.host, &mount[..6]);

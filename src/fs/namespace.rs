@@ -177,7 +177,7 @@ impl Engine {
                 return Err(FsError::Exists);
             }
             let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-            self.will_change(&at.name, Changed::Everything)?;
+            let _changing = self.will_change(&at.name, Changed::Everything)?;
             let blob = self.store.put_blob(&at, body.into(), new, &must_be_new()).await?;
             crash_point("make_after_put");
             let found = Found { blob: Some(blob), prefix: None };
@@ -295,8 +295,10 @@ impl Engine {
         let owner = self.config.owner;
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        self.will_change(&parent.name, Changed::Everything)?;
-        match self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await {
+        let changing = self.will_change(&parent.name, Changed::Everything)?;
+        let made = self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await;
+        drop(changing);
+        match made {
             Ok(made) => self.push_marker(Ino::of(made.id), &parent.name).await,
             Err(StoreError::BlobExists(_)) => Ok(()),
             Err(error) => Err(error.into()),

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::share::{Access, ShareMode};
 use crate::store::{
-    BlobPath, BlobProperties, Changed, ContentReader, ETag, LocalStore, NewContent, Ready, StoreError,
-    crash_point,
+    BlobPath, BlobProperties, Changed, Changing, ContentReader, ETag, LocalStore, NewContent, Ready,
+    StoreError, crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -174,8 +174,9 @@ impl Engine {
     ) -> Result<Created> {
         let store = self.local()?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
-        self.will_change(&at.name, Changed::Everything)?;
+        let changing = self.will_change(&at.name, Changed::Everything)?;
         let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
+        drop(changing);
         crash_point("create_after_publish");
         let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
         let content = self.fresh_content(store, kernel_allowed)?;
@@ -276,9 +277,10 @@ impl Engine {
             return Err(FsError::NotHere(0..0));
         }
         let fetch = || ready.and_then(|ready| ready.fetch.clone());
-        if request.is_some_and(|request| request.truncate) {
-            self.will_change(&at.name, Changed::Everything)?;
-        }
+        let _changing = match request {
+            Some(OpenRequest { truncate: true, .. }) => self.will_change(&at.name, Changed::Everything)?,
+            Some(_) | None => Changing::nothing(),
+        };
         if request.is_some_and(|request| request.access().contains(Access::WRITE))
             && is_read_only_by_attribute(&blob.metadata, &attributes)
         {

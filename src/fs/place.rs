@@ -1,7 +1,7 @@
 //! Where a file's blob is, for as long as it has to stay there.
 
 use crate::share::lease::LeaseId;
-use crate::store::{BlobPath, Changed};
+use crate::store::{BlobPath, Changed, Changing};
 
 use super::attributes::Attributes;
 use super::commit::Committing;
@@ -76,10 +76,12 @@ impl Engine {
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
             return action(Place { store, at: None, info: None, mtime: now(), now: now() });
         };
-        if file.is_in_place() {
+        let _changing = if file.is_in_place() {
             // Cutting off what the blob refers to changes it at once.
-            self.will_change(&at.name, Changed::Everything)?;
-        }
+            self.will_change(&at.name, Changed::Everything)?
+        } else {
+            Changing::nothing()
+        };
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;
         let mtime = Attributes::of_blob(&blob, self.config.owner).mtime;
         let info = Committing { engine: self, ino, blob, shown };

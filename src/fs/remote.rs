@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{
-    BlobName, BlobPath, Changed, ETag, Fence, Fetch, Ready, Refused, Settling, Standing, StoreError, Upstream,
+    BlobName, BlobPath, Changed, Changing, ETag, Fence, Fetch, Ready, Refused, Settling, Standing,
+    StoreError, Upstream,
 };
 
 use super::Engine;
@@ -28,6 +29,9 @@ use super::open::{OpenRequest, Opened};
 
 /// How often an open starts again because the mirror got another version meanwhile.
 pub(super) const OUTRUN_MAX: usize = 8;
+
+/// How often a commit pushes again what was noted beside it, before that is left to others.
+const PUSHES_MAX: usize = 4;
 
 /// The service behind a mirror.
 #[derive(Debug)]
@@ -195,18 +199,18 @@ impl Engine {
         Ok(ready.fetch)
     }
 
-    /// Notes that a blob of the share is going to be changed here and must be pushed. Before the change.
-    pub(super) fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
+    /// Notes that a blob of the share is going to be changed here and must be pushed. Before the change; what it answers
+    /// is kept until the change is made.
+    pub(super) fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         match self.upstream() {
             Some(upstream) => Ok(upstream.will_change(name, what)?),
-            None => Ok(()),
+            None => Ok(Changing::nothing()),
         }
     }
 
     /// The same for a commit of what an open file has.
-    pub(super) fn will_commit(&self, name: &BlobName, file: &OpenFile) -> Result<()> {
-        let Some(upstream) = self.upstream() else { return Ok(()) };
-        file.note_unpushed();
+    pub(super) fn will_commit(&self, name: &BlobName, file: &OpenFile) -> Result<Changing> {
+        let Some(upstream) = self.upstream() else { return Ok(Changing::nothing()) };
         let ranges = file.changed_ranges();
         let what = ranges.as_deref().map_or(Changed::Everything, Changed::Ranges);
         Ok(upstream.will_change(name, what)?)
@@ -221,7 +225,8 @@ impl Engine {
     pub(super) async fn push_file(&self, file: &OpenFile) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
         let ino = file.ino();
-        while let Some(count) = file.unpushed() {
+        for _ in 0..PUSHES_MAX {
+            let Some(count) = file.unpushed() else { return Ok(()) };
             if self.gate.is_delete_pending(ino) {
                 // Going away; should it be taken back, it is pushed then.
                 return Ok(());
@@ -235,14 +240,13 @@ impl Engine {
                     file.note_pushed(count);
                     if file.is_in_place() {
                         // What is written from now on shows in the mirror before the next commit.
-                        upstream.will_change(&name, Changed::Everything)?;
+                        drop(upstream.will_change(&name, Changed::Everything)?);
                     }
                     if file.fetch().is_some()
                         && let Err(error) = self.renew_fetch(file).await
                     {
                         tracing::debug!(ino = ino.0, %error, "what is not here yet cannot be brought now");
                     }
-                    return Ok(());
                 }
                 Err(error) => return self.push_refused(file, &name, error.into()).await,
             }
@@ -277,15 +281,15 @@ impl Engine {
             why = Fenced::LeaseLost;
         }
         self.bring_all(file).await;
-        let refusal = {
+        let (refusal, version) = {
             let _tree = self.guards.tree().await;
             let Some(guarded) = self.guard_name(ino).await? else { return Ok(()) };
             file.must_be_saved();
-            self.set_aside(file, &guarded, why).await
+            (self.set_aside(file, &guarded, why).await, file.base().etag)
         };
         file.note_pushed(file.unpushed().unwrap_or(0));
         self.push_aside(file).await;
-        self.let_service_win(name).await;
+        self.let_service_win(name, Some(version)).await;
         Err(refusal)
     }
 
@@ -300,9 +304,9 @@ impl Engine {
         }
     }
 
-    async fn let_service_win(&self, name: &BlobName) {
-        if let Some(upstream) = self.upstream()
-            && let Err(error) = upstream.give_up(name).await
+    async fn let_service_win(&self, name: &BlobName, version: Option<ETag>) {
+        if let (Some(upstream), Some(version)) = (self.upstream(), version)
+            && let Err(error) = upstream.give_up(name, version).await
         {
             tracing::warn!(%name, %error, "the service's version could not be taken yet");
         }
@@ -330,24 +334,31 @@ impl Engine {
             file.note_unpushed();
             return Ok(());
         }
+        let version = self.version_here(name)?;
         match upstream.push(name, self.push_fence(ino)).await {
             Ok(()) => Ok(()),
             Err(error) => {
                 let error = FsError::from(error);
                 if fenced(&error).is_some() {
-                    self.let_service_win(name).await;
+                    self.let_service_win(name, version).await;
                 }
                 Err(error)
             }
         }
     }
 
+    /// The mirror's version of a name.
+    fn version_here(&self, name: &BlobName) -> Result<Option<ETag>> {
+        Ok(self.local()?.find(&self.at(name.clone()))?.blob.map(|blob| blob.etag))
+    }
+
     /// Pushes something that was just made and is not open. If that fails, it was not made.
     pub(super) async fn push_made(&self, ino: Ino, name: &BlobName) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
+        let version = self.version_here(name)?;
         let pushed = upstream.push(name, self.push_fence(ino)).await;
         if pushed.is_err() {
-            self.let_service_win(name).await;
+            self.let_service_win(name, version).await;
         }
         match pushed {
             Err(StoreError::ConditionNotMet) => Err(FsError::Exists),
@@ -431,10 +442,10 @@ impl Engine {
         if let Some(fetch) = upstream.content(name).await?.fetch {
             fetch.bring(0..u64::MAX).await?;
         }
-        if let Some(copy) = self.copy_aside(&at, why)? {
+        if let Some((copy, version)) = self.copy_aside(&at, why)? {
             upstream.push(&copy.name, Fence { lease: None, check_version: true }).await?;
+            self.let_service_win(name, Some(version)).await;
         }
-        self.let_service_win(name).await;
         Ok(())
     }
 }

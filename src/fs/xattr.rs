@@ -136,7 +136,7 @@ impl Engine {
         attributes: &Attributes,
     ) -> Result<()> {
         attributes.write_to(&mut metadata);
-        self.will_change(&at.name, Changed::Properties)?;
+        let _changing = self.will_change(&at.name, Changed::Properties)?;
         match blob {
             Some(blob) => {
                 // Onto the version that was read, or what somebody else changed meanwhile would get lost.

@@ -48,4 +48,6 @@ pub use local::{
 };
 pub use names::{BlobName, BlobPath, ContainerName, NameError};
 pub use tags::{TAGS_MAX, Tags};
-pub use upstream::{Changed, Fence, Fetch, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};
+pub use upstream::{
+    Changed, Changing, Fence, Fetch, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus,
+};

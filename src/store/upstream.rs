@@ -107,6 +107,29 @@ impl Settling {
     }
 }
 
+/// A change of the mirror that was announced and is being made. No push takes what it finds meanwhile for all there is.
+/// To be dropped when the change is made, or will not be.
+#[must_use = "a push beside the change would take it for one that is pushed"]
+pub struct Changing(Option<Box<dyn std::any::Any + Send + Sync>>);
+
+impl Changing {
+    /// Nobody needs to know.
+    pub fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// For mirrors: `guard` is dropped when the caller is done.
+    pub fn until_dropped(guard: impl std::any::Any + Send + Sync) -> Self {
+        Self(Some(Box::new(guard)))
+    }
+}
+
+impl Debug for Changing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Changing").field(&self.0.is_some()).finish()
+    }
+}
+
 impl Debug for Settling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Settling").field(&self.0.is_some()).finish()
@@ -141,14 +164,15 @@ pub trait Upstream: Send + Sync + Debug {
 
     /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
     /// before the change, and for content written in place before the first byte and again after every push.
-    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()>;
+    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing>;
 
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()>;
 
-    /// Forgets changes that were not pushed: the service's version takes their place.
-    async fn give_up(&self, name: &BlobName) -> Result<()>;
+    /// Forgets changes that were not pushed and made the mirror's `version`: the service's version takes its place. A
+    /// version that was made since stays.
+    async fn give_up(&self, name: &BlobName, version: ETag) -> Result<()>;
 
     /// Removes the blob there. The mirror's is removed by the caller.
     async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling>;

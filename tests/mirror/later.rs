@@ -85,7 +85,7 @@ async fn a_refusal_in_the_background_is_told_and_nothing_is_dropped() {
     assert_eq!(refused.name, blob("f"));
     assert!(matches!(refused.error, StoreError::BlobExists(_)), "{refused:?}");
     assert_eq!(rig.mirror.status().waiting_files, 1);
-    rig.mirror.give_up(&blob("f")).await.unwrap();
+    rig.mirror.give_up(&blob("f"), rig.here("f").unwrap().etag).await.unwrap();
     assert_eq!(rig.mirror.status().waiting_files, 0);
     assert_eq!(service.text("f").await.unwrap(), "theirs");
 }

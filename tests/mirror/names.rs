@@ -5,16 +5,11 @@ use std::time::Duration;
 use leasefs::store::mirror::MirrorOptions;
 use leasefs::store::{BlobStore, Changed, LocalStore, Standing, Upstream};
 
-use super::rig::{CHECKED, Rig, Service, always, at, blob, here};
+use super::rig::{CHECKED, Rig, Service, always, at, blob, curious, here};
 
 /// A mirror that believes everything for long, so that requests can be counted.
 fn patient() -> MirrorOptions {
     MirrorOptions { attr_ttl: Duration::from_secs(3600), ..MirrorOptions::default() }
-}
-
-/// A mirror that believes nothing.
-fn curious() -> MirrorOptions {
-    MirrorOptions { attr_ttl: Duration::ZERO, ..MirrorOptions::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -116,9 +111,9 @@ async fn what_is_not_pushed_is_never_replaced_or_removed() {
     assert_eq!(rig.mirror.revalidate(&blob("f")).await.unwrap(), Standing::default());
     assert_eq!(rig.here("f").unwrap().size, 4);
     assert_eq!(rig.list("new").await, ["new/g"]);
-    rig.mirror.give_up(&blob("f")).await.unwrap();
+    rig.mirror.give_up(&blob("f"), rig.here("f").unwrap().etag).await.unwrap();
     assert_eq!(rig.here("f").unwrap().size, 12, "the service's version takes its place");
-    rig.mirror.give_up(&blob("new/g")).await.unwrap();
+    rig.mirror.give_up(&blob("new/g"), rig.here("new/g").unwrap().etag).await.unwrap();
     assert!(rig.here("new/g").is_none());
 }
 
@@ -147,8 +142,9 @@ async fn a_service_that_is_away_leaves_what_is_known() {
     assert!(rig.mirror.refresh_directory(Some(&blob("never"))).await.is_err(), "nothing is known of it");
     assert!(rig.mirror.remove(&blob("d/f"), CHECKED).await.is_err());
     assert!(rig.store.find(&here("d/f")).unwrap().blob.is_some());
-    rig.mirror.will_change(&blob("d/f"), Changed::Everything).unwrap();
+    let changing = rig.mirror.will_change(&blob("d/f"), Changed::Everything).unwrap();
     rig.put("d/f", b"kept", Default::default());
+    drop(changing);
     assert!(rig.push("d/f").await.is_err());
     assert_eq!(rig.mirror.status().waiting_files, 1, "nothing is dropped");
 }

@@ -6,7 +6,7 @@ use leasefs::store::{
     NewContent, StoreError, Upstream,
 };
 
-use super::rig::{CHECKED, Rig, Service, always, at, blob, here, noise};
+use super::rig::{CHECKED, Rig, Service, always, at, blob, curious, here, noise};
 
 const MIB: usize = 1 << 20;
 
@@ -38,9 +38,10 @@ async fn a_change_of_metadata_sends_no_content() {
     let rig = Rig::new(&service, folder.path()).await;
     let content = noise(9 * MIB, 1);
     rig.write_and_push("f", &content).await.unwrap();
-    rig.mirror.will_change(&blob("f"), Changed::Properties).unwrap();
+    let changing = rig.mirror.will_change(&blob("f"), Changed::Properties).unwrap();
     let metadata = [("permissions".to_owned(), "33261".to_owned())].into();
     rig.store.set_metadata(&here("f"), metadata, &always()).unwrap();
+    drop(changing);
     service.asked();
     rig.push("f").await.unwrap();
     assert!(service.asked().iter().all(|(_, length)| *length == 0));
@@ -207,11 +208,42 @@ async fn a_push_whose_answer_was_lost_is_known_as_its_own() {
     service.fail("comp=metadata", 1, true, 500);
     rig.patch("big", 0, b"x", big.len() as u64);
     rig.push("big").await.unwrap();
-    rig.mirror.will_change(&blob("big"), Changed::Properties).unwrap();
+    let changing = rig.mirror.will_change(&blob("big"), Changed::Properties).unwrap();
     rig.store.set_metadata(&here("big"), [("k".to_owned(), "v".to_owned())].into(), &always()).unwrap();
+    drop(changing);
     let _ = rig.push("big").await;
     rig.all_pushed().await;
     assert_eq!(service.client.blob_properties(&at("big"), None, &always()).await.unwrap().metadata["k"], "v");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_beside_a_change_does_not_count_as_its_push() {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    let rig = Rig::with(&service, folder.path(), curious()).await;
+    rig.write("f", b"one");
+    let changing = rig.mirror.will_change(&blob("f"), Changed::Everything).unwrap();
+    rig.push("f").await.unwrap();
+    assert_eq!(service.text("f").await.unwrap(), "one");
+    rig.put("f", b"two", Default::default());
+    drop(changing);
+    assert_eq!(rig.list("").await, ["f"]);
+    assert_eq!(rig.mirror.status().waiting_files, 1, "the change is not there yet");
+    rig.push("f").await.unwrap();
+    assert_eq!(service.text("f").await.unwrap(), "two");
+    assert_eq!(rig.mirror.status().waiting_files, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_up_a_version_leaves_the_next_one() {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    let rig = Rig::new(&service, folder.path()).await;
+    rig.write("f", b"one");
+    let refused = rig.here("f").unwrap().etag;
+    rig.write("f", b"two");
+    rig.mirror.give_up(&blob("f"), refused).await.unwrap();
+    assert_eq!(rig.mirror.status().waiting_files, 1);
+    rig.push("f").await.unwrap();
+    assert_eq!(service.text("f").await.unwrap(), "two");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -222,7 +222,7 @@ impl Rig {
 
     /// What a program that writes a small file does, before the push.
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
-        self.mirror.will_change(&blob(name), Changed::Everything).unwrap();
+        let _changing = self.mirror.will_change(&blob(name), Changed::Everything).unwrap();
         let old = self.store.find(&here(name)).unwrap().blob;
         let metadata = old.map(|old| old.metadata.clone()).unwrap_or_default();
         self.put(name, content, metadata);
@@ -243,7 +243,7 @@ impl Rig {
     pub(crate) fn patch(&self, name: &str, start: u64, content: &[u8], size: u64) {
         let range = start..start + content.len() as u64;
         let ranges = if content.is_empty() { vec![] } else { vec![range.clone()] };
-        self.mirror.will_change(&blob(name), Changed::Ranges(&ranges)).unwrap();
+        let _changing = self.mirror.will_change(&blob(name), Changed::Ranges(&ranges)).unwrap();
         let base = self.store.reader(&here(name)).unwrap();
         let scratch = self.store.scratch().unwrap();
         scratch.file().write_all_at(content, start).unwrap();
@@ -360,4 +360,9 @@ pub(crate) fn noise(length: usize, seed: u8) -> Vec<u8> {
     }
     bytes.truncate(length);
     bytes
+}
+
+/// A mirror that believes nothing.
+pub(crate) fn curious() -> MirrorOptions {
+    MirrorOptions { attr_ttl: Duration::ZERO, ..MirrorOptions::default() }
 }

@@ -248,7 +248,7 @@ impl Rig {
     /// Commits a change of some bytes as the engine does for a big file.
     pub(crate) async fn change(&self, blob: &str, range: Range<u64>, byte: u8) {
         let ranges = std::slice::from_ref(&range);
-        self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
+        let _changing = self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
         let base = self.local.reader(&self.here(blob)).unwrap();
         let scratch = self.local.scratch().unwrap();
         let bytes = vec![byte; (range.end - range.start) as usize];
@@ -261,7 +261,7 @@ impl Rig {
         let base = self.local.reader(&self.here(blob)).unwrap();
         let range = size.min(base.size())..size.max(base.size());
         let ranges = std::slice::from_ref(&range);
-        self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
+        let _changing = self.mirror.will_change(&name(blob), Changed::Ranges(ranges)).unwrap();
         self.patch(blob, &base, &self.local.scratch().unwrap(), &[], size);
     }
 

@@ -43,7 +43,9 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 
-use super::upstream::{Changed, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus};
+use super::upstream::{
+    Changed, Changing, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus,
+};
 use super::{
     BlobName, BlobPath, BlobStore, ContainerName, ETag, Metadata, NameError, Progress, PublicAccess,
     RenameMode, Result, StoreError,
@@ -208,7 +210,7 @@ impl Upstream for Mirror {
         self.open_content(name).await
     }
 
-    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
+    fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         self.note_change(name, what)
     }
 
@@ -216,8 +218,8 @@ impl Upstream for Mirror {
         self.push_one(name, fence).await
     }
 
-    async fn give_up(&self, name: &BlobName) -> Result<()> {
-        self.forget_changes(name).await
+    async fn give_up(&self, name: &BlobName, version: ETag) -> Result<()> {
+        self.forget_changes(name, version).await
     }
 
     async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling> {

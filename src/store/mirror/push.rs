@@ -11,7 +11,7 @@ use super::refresh::{is_away, now};
 use super::state::{Layout, Presence, Sidecar, Unpushed, new_token};
 use super::upload::Sent;
 use super::{Mirror, PUSH_TOKEN};
-use crate::store::upstream::{Changed, Fence, Upstream};
+use crate::store::upstream::{Changed, Changing, Fence, Upstream};
 use crate::store::{
     BlobName, BlobPath, ContentReader, ETag, LocalStore, NewContent, Preconditions, Result, StoreError,
     crash_point,
@@ -80,9 +80,10 @@ impl Push<'_> {
 
 impl Mirror {
     /// [`Upstream::will_change`].
-    pub(super) fn note_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()> {
+    pub(super) fn note_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         self.there(name)?;
         let length = self.store.find(&self.here(name))?.blob.map_or(0, |blob| blob.size);
+        let announced = self.sidecars.announce(name);
         self.sidecars.note(name, length, |old| {
             let old = old.unwrap_or_else(|| Unpushed {
                 ranges: Some(Vec::new()),
@@ -99,7 +100,8 @@ impl Mirror {
                 }
             };
             Unpushed { ranges, shortest: old.shortest.min(length), ..old }
-        })
+        })?;
+        Ok(Changing::until_dropped(announced))
     }
 
     /// [`Upstream::push`].
@@ -223,17 +225,23 @@ impl Mirror {
     }
 
     /// [`Upstream::give_up`].
-    pub(super) async fn forget_changes(&self, name: &BlobName) -> Result<()> {
+    pub(super) async fn forget_changes(&self, name: &BlobName, version: ETag) -> Result<()> {
         let _turn = self.turns.take_name(name.as_str()).await;
+        if self.store.find(&self.here(name))?.blob.is_none_or(|blob| blob.etag != version) {
+            // Whoever made another version since pushes that one, and hears of it.
+            return Ok(());
+        }
         self.sidecars.forget(name)?;
         self.sidecars.drop_unpushed(name)?;
         self.queue.forget(name);
         // From here on a refresh would do the same, some time.
+        let still = Preconditions::if_version(version);
         match self.service.blob_properties(&self.there(name)?, None, &Preconditions::default()).await {
-            Ok(blob) => self.replace_here(name, &blob),
-            Err(StoreError::BlobNotFound(_)) => {
-                self.store.discard(&self.here(name), &Preconditions::default())
-            }
+            Ok(blob) => self.replace_here(name, &blob, still),
+            Err(StoreError::BlobNotFound(_)) => match self.store.discard(&self.here(name), &still) {
+                Err(StoreError::ConditionNotMet) => Ok(()),
+                other => other,
+            },
             Err(error) if is_away(&error) => Ok(()),
             Err(error) => Err(error),
         }

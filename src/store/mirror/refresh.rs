@@ -259,9 +259,14 @@ impl Mirror {
         Ok(())
     }
 
-    /// Gives a name of the mirror the version that the service has, whatever is there.
-    pub(super) fn replace_here(&self, name: &BlobName, blob: &BlobProperties) -> Result<()> {
-        let version = (self.here(name), adopted(blob), Preconditions::default());
+    /// Gives a name of the mirror the version that the service has, whether or not what is there was pushed.
+    pub(super) fn replace_here(
+        &self,
+        name: &BlobName,
+        blob: &BlobProperties,
+        still: Preconditions,
+    ) -> Result<()> {
+        let version = (self.here(name), adopted(blob), still);
         match self.store.adopt(vec![version])?.pop() {
             Some(Some(made)) => self.tie(name, &made, blob),
             Some(None) | None => Ok(()),

@@ -4,7 +4,8 @@
 //! another version of the mirror's) says nothing: the blob is then taken as unknown, and its content as not here. An
 //! unpushed entry always counts, even one that cannot be read.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -104,6 +105,8 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct AllWaiting {
     names: BTreeMap<String, Waiting>,
+    /// How many changes of a name are announced and not made yet.
+    announced: HashMap<String, usize>,
     /// Their bytes together.
     bytes: u64,
 }
@@ -116,8 +119,35 @@ impl AllWaiting {
         }
     }
 
+    /// Whether there is, or is going to be, a change behind the one of this number.
+    fn has_more(&self, name: &str, number: u64) -> bool {
+        self.announced.contains_key(name) || self.names.get(name).is_some_and(|entry| entry.number != number)
+    }
+
     fn remove(&mut self, name: &str) {
         self.bytes -= self.names.remove(name).map_or(0, |old| old.bytes);
+    }
+}
+
+/// A change that was announced, until it is made or given up. What is pushed meanwhile may not contain it.
+pub(super) struct Announced {
+    sidecars: Arc<Sidecars>,
+    name: String,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        let mut waiting = self.sidecars.waiting.lock();
+        // A push that looked before the change was made does not count as one of it.
+        if let Some(entry) = waiting.names.get_mut(&self.name) {
+            entry.number += 1;
+        }
+        if let Entry::Occupied(mut count) = waiting.announced.entry(std::mem::take(&mut self.name)) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 }
 
@@ -158,7 +188,7 @@ impl Sidecars {
             blocks,
             unpushed,
             stripes,
-            waiting: Mutex::new(AllWaiting { names: waiting, bytes: 0 }),
+            waiting: Mutex::new(AllWaiting { names: waiting, ..AllWaiting::default() }),
         })
     }
 
@@ -239,6 +269,13 @@ impl Sidecars {
         Ok(self.read(&self.unpushed, name)?.map(|bytes| decode(&bytes).unwrap_or_default()))
     }
 
+    /// A change of this name is going to be made. To be called before [`note`](Self::note).
+    pub(super) fn announce(self: &Arc<Self>, name: &BlobName) -> Announced {
+        let name = name.as_str().to_owned();
+        *self.waiting.lock().announced.entry(name.clone()).or_default() += 1;
+        Announced { sidecars: Arc::clone(self), name }
+    }
+
     /// Notes a change that is about to be made to content of this length: `change` sees what is not pushed and answers
     /// what will be.
     pub(super) fn note(
@@ -279,7 +316,7 @@ impl Sidecars {
     /// Everything up to the change of this number was pushed. Answers whether that was all.
     pub(super) fn settle(&self, name: &BlobName, number: u64) -> Result<bool> {
         let _one_at_a_time = self.stripe(name).lock();
-        if self.waiting.lock().names.get(name.as_str()).is_some_and(|waiting| waiting.number != number) {
+        if self.waiting.lock().has_more(name.as_str(), number) {
             // What is not pushed of the rest is not told from what is; and it gets a mark of its own.
             if let Some(entry) = self.read_unpushed(name)? {
                 self.write(&self.unpushed, name, &Unpushed { token: new_token(), ..entry })?;
