@@ -58,6 +58,27 @@ async fn everyday_work_reaches_the_service_and_another_mount() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn programs_that_append_to_one_file_lose_no_line() {
+    if !can_mount() {
+        return;
+    }
+    for path in [BOTH_PATHS[0], BOTH_PATHS[1], &["--write-back"]] {
+        let service = Service::start();
+        let mount = Remote::new(&service.container("team"), path);
+        mount.shell(
+            "for writer in 1 2 3 4; do
+                 (for line in $(seq 150); do echo \"$writer.$line\" >>log; done) & pids+=($!)
+             done
+             for pid in ${pids[@]}; do wait $pid; done",
+        );
+        assert_eq!(mount.shell("sort -u log | wc -l; ls"), "600\nlog\n", "{path:?}");
+        mount.stop();
+        let there = service.sdk("team").get("log").await.unwrap();
+        assert_eq!(String::from_utf8(there).unwrap().lines().count(), 600, "{path:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn content_is_read_in_parts_and_kept_over_a_restart() {
     if !can_mount() {
         return;

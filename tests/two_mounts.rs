@@ -240,11 +240,7 @@ async fn secrets_of_a_mount_are_in_no_log_and_no_list_of_processes() {
     let source = service.container("team");
     let leasefs = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasefs"));
-        command
-            .args(words)
-            .env("LEASEFS_EXPERIMENTAL", "remote")
-            .env("AZURE_STORAGE_ACCOUNT", "acct")
-            .env("AZURE_STORAGE_KEY", KEY);
+        command.args(words).env("AZURE_STORAGE_ACCOUNT", "acct").env("AZURE_STORAGE_KEY", KEY);
         command.output().unwrap()
     };
     let (cache, at) = (folder.path().join("cache"), mountpoint.to_str().unwrap());

@@ -4,7 +4,6 @@
 # Every measurement has a fresh mount with an empty cache. "In the store" is asked past the mounts, with Azure's SDK.
 set -euo pipefail
 
-export LEASEFS_EXPERIMENTAL=remote
 
 AZURE_MIB=${AZURE_MIB:-512}
 AZURE_CHANGE_MIB=${AZURE_CHANGE_MIB:-256}

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# The fsx suite on a mount of a container that another leasefs serves. Usage: remote.sh [MOUNT OPTION...]
-# (The shell suite comes back when appends of several programs at once do not meet any more: docs/SEMANTICS.md.)
+# Everyday work and fsx on a mount of a container that another leasefs serves. Usage: remote.sh [MOUNT OPTION...]
 # LEASEFS is the program, else the release build.
 set -euo pipefail
 
@@ -29,7 +28,8 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 [[ -n $url ]] || fail "the service did not start"
-export LEASEFS_EXPERIMENTAL=remote
 timeout 60 "$leasefs" mount --cache-dir "$base/cache" "$@" "$url/suites" "$base/mount"
-timeout 300 "$suites/fsx.sh" "$base/mount"
+for suite in shell trees git cbuild editor sqlite locks fsx; do
+    timeout 300 "$suites/$suite.sh" "$base/mount"
+done
 timeout 120 "$leasefs" umount "$base/mount"

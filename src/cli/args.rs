@@ -128,8 +128,7 @@ pub(super) enum Command {
 pub(super) struct MountArgs {
     /// What to mount, and where. SOURCE is `embedded` (the store in the --data directory), the path of a data directory, or
     /// the URL of a container or of a prefix in it: https://ACCOUNT.blob.core.windows.net/CONTAINER,
-    /// http://HOST:PORT/ACCOUNT/CONTAINER (not finished: needs LEASEFS_EXPERIMENTAL=remote in the environment)
-    /// [default: embedded]
+    /// http://HOST:PORT/ACCOUNT/CONTAINER [default: embedded]
     // One list, because options may stand between the two.
     #[arg(required = true, value_name = "[SOURCE] DIR")]
     pub(super) source_and_dir: Vec<PathBuf>,

@@ -37,23 +37,7 @@ pub(super) struct Connected {
     pub(super) note: Option<String>,
 }
 
-/// Has to say [`CONSENT`] before a remote share is mounted.
-const CONSENT_VARIABLE: &str = "LEASEFS_EXPERIMENTAL";
-const CONSENT: &str = "remote";
-
 impl RemotePlan {
-    /// Remote shares have a known defect, and nobody is to meet it unawares.
-    fn must_be_wanted(&self) -> Result<(), CliError> {
-        if std::env::var(CONSENT_VARIABLE).is_ok_and(|value| value == CONSENT) {
-            return Ok(());
-        }
-        Err(CliError::Failed(format!(
-            "{} is elsewhere, and mounts of such shares are not finished: programs that append to one file at the same \
-             time can overwrite each other's lines. To try it all the same, set {CONSENT_VARIABLE}={CONSENT}",
-            self.source
-        )))
-    }
-
     /// Where the mirror of this source is in the cache directory. Two sources never share one.
     pub(super) fn mirror_dir(&self, cache: &Path) -> PathBuf {
         let source = self.source.to_string();
@@ -71,7 +55,6 @@ impl RemotePlan {
         store: &Arc<EmbeddedStore>,
         home: ContainerName,
     ) -> Result<Connected, CliError> {
-        self.must_be_wanted()?;
         let source = &self.source;
         let failed = |why: String| CliError::Failed(format!("{source} cannot be mounted: {why}"));
         let service = source.service.clone();

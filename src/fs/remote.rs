@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::share::lease::LeaseId;
 use crate::store::{
     BlobName, BlobPath, Changed, Changing, ETag, Fence, Fetch, Ready, Refused, Settling, Standing,
     StoreError, Upstream,
@@ -29,6 +30,9 @@ use super::open::{OpenRequest, Opened};
 
 /// How often an open starts again because the mirror got another version meanwhile.
 pub(super) const OUTRUN_MAX: usize = 8;
+
+/// How often a push is sent again because the lease on its blob was taken or given back here meanwhile.
+const LEASE_CHANGES_MAX: usize = 16;
 
 /// How often a commit pushes again what was noted beside it, before that is left to others.
 const PUSHES_MAX: usize = 4;
@@ -133,7 +137,7 @@ impl Engine {
         let Some(upstream) = self.upstream() else { return Ok(None) };
         let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(None) };
         let Standing { leased, .. } = upstream.revalidate(&name).await?;
-        if leased && writes && self.leases.id(ino).is_none() {
+        if leased && writes && self.is_strangers_lease(&**upstream, ino, &name).await? {
             return Err(FsError::Leased("held at the service".to_owned()));
         }
         if need == Need::Nothing {
@@ -151,6 +155,17 @@ impl Engine {
             }
         }
         Ok(Some(ready))
+    }
+
+    /// Whether the lease that the service told of is not this mount's own, taken or given back while it was asked.
+    async fn is_strangers_lease(&self, upstream: &dyn Upstream, ino: Ino, name: &BlobName) -> Result<bool> {
+        if self.leases.id(ino).is_some() {
+            return Ok(false);
+        }
+        // Who takes the lease, or gives it back, holds the guard of the name: under it the answer is certain.
+        let _tree = self.guards.tree().await;
+        let _name = self.guard_name(ino).await?;
+        Ok(self.leases.id(ino).is_none() && upstream.revalidate(name).await?.leased)
     }
 
     /// Whether content of `version` can be opened with what was made ready. A share of this machine always can.
@@ -221,6 +236,26 @@ impl Engine {
         Fence { lease: self.leases.id(ino), check_version: self.config.fencing.concurrency.checks_version() }
     }
 
+    /// Pushes a name. A refusal because of a lease that this mount took or gave back meanwhile is none. For callers
+    /// without guards.
+    async fn push_fenced(&self, upstream: &dyn Upstream, ino: Ino, name: &BlobName) -> Result<()> {
+        for _ in 1..LEASE_CHANGES_MAX {
+            let fence = self.push_fence(ino);
+            match upstream.push(name, fence).await {
+                Err(StoreError::Lease(_)) if self.settled_lease(ino).await != fence.lease => {}
+                other => return Ok(other?),
+            }
+        }
+        Ok(upstream.push(name, self.push_fence(ino)).await?)
+    }
+
+    /// The lease on a file, when nobody is just taking it or giving it back: whoever does holds the guard of the name.
+    async fn settled_lease(&self, ino: Ino) -> Option<LeaseId> {
+        let _tree = self.guards.tree().await;
+        let _name = self.guard_name(ino).await;
+        self.leases.id(ino)
+    }
+
     /// Pushes what was committed of an open file and is not there yet. For callers without guards.
     pub(super) async fn push_file(&self, file: &OpenFile) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
@@ -233,7 +268,7 @@ impl Engine {
             }
             // Without a name there is nothing to push to.
             let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(()) };
-            match upstream.push(&name, self.push_fence(ino)).await {
+            match self.push_fenced(&**upstream, ino, &name).await {
                 // Moved meanwhile: pushed under its new name.
                 Ok(()) if !self.is_named(ino, &name) => {}
                 Ok(()) => {
@@ -248,7 +283,7 @@ impl Engine {
                         tracing::debug!(ino = ino.0, %error, "what is not here yet cannot be brought now");
                     }
                 }
-                Err(error) => return self.push_refused(file, &name, error.into()).await,
+                Err(error) => return self.push_refused(file, &name, error).await,
             }
         }
         Ok(())
@@ -257,7 +292,7 @@ impl Engine {
     /// A file that was written in place is closed: nothing changes it without a commit any more.
     pub(super) async fn settle_in_place(&self, ino: Ino) {
         if let (Some(upstream), Ok(Some(name))) = (self.upstream(), self.nodes.blob_name(ino))
-            && let Err(error) = upstream.push(&name, self.push_fence(ino)).await
+            && let Err(error) = self.push_fenced(&**upstream, ino, &name).await
         {
             tracing::debug!(%name, %error, "to be pushed again");
         }
@@ -274,7 +309,7 @@ impl Engine {
         let Some(upstream) = self.upstream() else { return Err(error) };
         if why == Fenced::Leased && self.leases.id(ino).is_some() {
             if self.lease_revived(ino, &upstream.there(name)?).await
-                && upstream.push(name, self.push_fence(ino)).await.is_ok()
+                && self.push_fenced(&**upstream, ino, name).await.is_ok()
             {
                 return Ok(());
             }
@@ -335,10 +370,9 @@ impl Engine {
             return Ok(());
         }
         let version = self.version_here(name)?;
-        match upstream.push(name, self.push_fence(ino)).await {
+        match self.push_fenced(&**upstream, ino, name).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                let error = FsError::from(error);
                 if fenced(&error).is_some() {
                     self.let_service_win(name, version).await;
                 }
@@ -356,13 +390,13 @@ impl Engine {
     pub(super) async fn push_made(&self, ino: Ino, name: &BlobName) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
         let version = self.version_here(name)?;
-        let pushed = upstream.push(name, self.push_fence(ino)).await;
+        let pushed = self.push_fenced(&**upstream, ino, name).await;
         if pushed.is_err() {
             self.let_service_win(name, version).await;
         }
         match pushed {
-            Err(StoreError::ConditionNotMet) => Err(FsError::Exists),
-            other => Ok(other?),
+            Err(FsError::Stale) => Err(FsError::Exists),
+            other => other,
         }
     }
 

@@ -179,7 +179,6 @@ impl Remote {
 
     pub fn try_start(&self) -> Output {
         leasefs()
-            .env("LEASEFS_EXPERIMENTAL", "remote")
             .args(["mount", "--cache-dir"])
             .arg(self.folder.path().join("cache"))
             .args(&self.options)
