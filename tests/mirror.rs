@@ -7,6 +7,8 @@
 
 #[path = "mirror/crashes.rs"]
 mod crashes;
+#[path = "mirror/early.rs"]
+mod early;
 #[path = "mirror/faults.rs"]
 mod faults;
 #[path = "mirror/later.rs"]

@@ -58,6 +58,31 @@ async fn everyday_work_reaches_the_service_and_another_mount() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn uploads_begin_while_the_program_still_writes() {
+    if !can_mount() {
+        return;
+    }
+    for path in BOTH_PATHS {
+        let service = Service::start();
+        let mount = Remote::new(&service.container("media"), path);
+        let sdk = service.sdk("media");
+        let content: Vec<u8> = (0..30_000_000u32).map(|n| n.to_le_bytes()[n as usize % 3]).collect();
+        let mut file = fs::File::create(mount.path("film")).unwrap();
+        file.write_all(&content[..25_000_000]).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while sdk.uncommitted("film").await < 4 {
+            assert!(std::time::Instant::now() < deadline, "{path:?}: nothing comes before the close");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        assert_eq!(sdk.get("film").await, None, "nobody sees it before the close");
+        file.write_all(&content[25_000_000..]).unwrap();
+        drop(file);
+        assert!(sdk.get("film").await.unwrap() == content, "{path:?}");
+        mount.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn programs_that_append_to_one_file_lose_no_line() {
     if !can_mount() {
         return;

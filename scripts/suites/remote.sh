@@ -29,6 +29,7 @@ for _ in $(seq 300); do
 done
 [[ -n $url ]] || fail "the service did not start"
 timeout 60 "$leasefs" mount --cache-dir "$base/cache" "$@" "$url/suites" "$base/mount"
+export SQLITE_ROWS=100 # each is several requests
 for suite in shell trees git cbuild editor sqlite locks fsx; do
     timeout 300 "$suites/$suite.sh" "$base/mount"
 done

@@ -8,7 +8,7 @@ work_dir "${1:-}" sqlite
 timeout 300 python3 - <<'PYTHON' || fail "sqlite: see above"
 import multiprocessing, os, queue, sqlite3, sys
 
-ROWS = 400  # committed one by one, per process
+ROWS = int(os.environ.get("SQLITE_ROWS", "400"))  # committed one by one, per process
 
 
 def connect(path):

@@ -205,6 +205,11 @@ impl OpenFile {
         self.writers.fetch_sub(1, Ordering::AcqRel) > 1
     }
 
+    /// Whether anybody writes, or may.
+    pub fn has_writers(&self) -> bool {
+        self.writers.load(Ordering::Acquire) > 0
+    }
+
     /// Whether nobody else uses it.
     pub fn is_last_open(&self) -> bool {
         self.opens.load(Ordering::Acquire) <= 1

@@ -27,6 +27,7 @@ pub mod content;
 mod data;
 mod directories;
 mod directory_times;
+mod early;
 mod error;
 pub mod file;
 pub mod gate;

@@ -22,6 +22,7 @@ use crate::store::{
 
 use super::Engine;
 use super::content::COPY_MAX;
+use super::early;
 use super::error::{FsError, Result};
 use super::file::{Fenced, OpenFile};
 use super::names::{RESERVED, Segment};
@@ -45,6 +46,8 @@ pub(super) struct Remote {
     pub(super) attr_ttl: Duration,
     /// The task that keeps what the service refuses later.
     keeper: tokio::task::AbortHandle,
+    /// The task that tells it of what is being written.
+    early: tokio::task::AbortHandle,
 }
 
 impl Remote {
@@ -55,6 +58,7 @@ impl Remote {
         engine: std::sync::Weak<Engine>,
     ) -> Self {
         let source = Arc::clone(&upstream);
+        let early = early::start(std::sync::Weak::clone(&engine));
         let keeper = tokio::spawn(async move {
             loop {
                 let refused = source.refused().await;
@@ -62,13 +66,14 @@ impl Remote {
                 engine.keep_refused(refused).await;
             }
         });
-        Self { upstream, attr_ttl, keeper: keeper.abort_handle() }
+        Self { upstream, attr_ttl, keeper: keeper.abort_handle(), early }
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
         self.keeper.abort();
+        self.early.abort();
     }
 }
 

@@ -14,6 +14,7 @@
 //! Every call that needs no request is ready at its first poll. None waits longer than the client's deadline.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -165,6 +166,19 @@ pub trait Upstream: Send + Sync + Debug {
     /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
     /// before the change, and for content written in place before the first byte and again after every push.
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing>;
+
+    /// Sends what a program is writing before it is committed, so that the push is short: the first `written` bytes of
+    /// `content`, as far as they are worth it. Only a hint, and nothing may rely on it.
+    async fn send_early(
+        &self,
+        name: &BlobName,
+        content: &Arc<File>,
+        written: u64,
+        lease: Option<LeaseId>,
+    ) -> Result<()> {
+        let _ = (name, content, written, lease);
+        Ok(())
+    }
 
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.

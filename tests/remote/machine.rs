@@ -135,6 +135,15 @@ impl Sdk {
         }
     }
 
+    /// How many blocks of a blob are there and not committed.
+    pub async fn uncommitted(&self, name: &str) -> usize {
+        match self.store.get_block_list(&self.at(name), &Preconditions::default()).await {
+            Ok(report) => report.uncommitted.len(),
+            Err(StoreError::BlobNotFound(_)) => 0,
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+
     /// All names, without those that leasefs keeps for itself.
     pub async fn names(&self) -> Vec<String> {
         let mut query = ListQuery { max: 5000, ..ListQuery::default() };

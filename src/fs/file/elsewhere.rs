@@ -3,11 +3,12 @@
 //!
 //! On a share of this machine nothing is ever missing and nothing is ever pushed.
 
+use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::Fetch;
+use crate::store::{Fetch, sparse};
 
 use super::super::content::Content;
 use super::super::error::{FsError, Result};
@@ -44,6 +45,21 @@ impl OpenFile {
                 Some(overlay.changes().into_iter().map(|change| change.range).collect())
             }
             Content::Clean(_) | Content::Live(_) | Content::Memory(_) => None,
+        }
+    }
+
+    /// The local file that is being written and not committed yet, and how far it is filled from its start.
+    pub fn written_so_far(&self) -> Result<Option<(Arc<File>, u64)>> {
+        if !self.needs_commit()? {
+            return Ok(None);
+        }
+        match &self.state.read().content {
+            Content::Live(live) => {
+                let file = Arc::clone(live.scratch().file());
+                let written = sparse::next_hole(&file, 0)?.unwrap_or(0);
+                Ok(Some((file, written)))
+            }
+            Content::Clean(_) | Content::Overlay(_) | Content::Memory(_) => Ok(None),
         }
     }
 

@@ -21,6 +21,7 @@ mod blocks;
 mod cache;
 mod chunks;
 mod content;
+mod early;
 mod fetch;
 mod journal;
 mod known;
@@ -36,6 +37,7 @@ mod turns;
 mod upload;
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -50,9 +52,11 @@ use super::{
     BlobName, BlobPath, BlobStore, ContainerName, ETag, Metadata, NameError, Progress, PublicAccess,
     RenameMode, Result, StoreError,
 };
+use crate::share::lease::LeaseId;
 use crate::store::embedded::EmbeddedStore;
 
 use content::Contents;
+use early::Early;
 use journal::Left;
 use known::Known;
 pub use options::MirrorOptions;
@@ -103,6 +107,8 @@ pub struct Mirror {
     turns: Turns,
     /// Who lists which directory.
     listings: Turns,
+    /// What was sent before its commit.
+    early: Early,
     /// How much may be on its way to the service.
     uploads: Semaphore,
     /// Whether the service can make a block of a part of a blob, as far as is known.
@@ -159,6 +165,7 @@ impl Mirror {
         let contents = contents.await?;
         let mirror = Arc::new(Self {
             uploads: Semaphore::new(upload::upload_room(options.parallel) as usize),
+            early: Early::default(),
             copies_ranges: AtomicBool::new(true),
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
             leftovers: Arc::default(),
@@ -212,6 +219,16 @@ impl Upstream for Mirror {
 
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         self.note_change(name, what)
+    }
+
+    async fn send_early(
+        &self,
+        name: &BlobName,
+        content: &Arc<File>,
+        written: u64,
+        lease: Option<LeaseId>,
+    ) -> Result<()> {
+        self.send_blocks_early(name, content, written, lease).await
     }
 
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()> {

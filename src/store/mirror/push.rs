@@ -196,7 +196,11 @@ impl Mirror {
 
     /// Whether the version that a push began with is still there.
     async fn still_there(&self, push: &Push<'_>) -> Result<()> {
-        let found = self.service.blob_properties(&push.at, None, &Preconditions::default()).await?;
+        let found = match self.service.blob_properties(&push.at, None, &Preconditions::default()).await {
+            // Only blocks that were sent early are gone.
+            Err(StoreError::BlobNotFound(_)) if push.base.is_none() => return Ok(()),
+            other => other?,
+        };
         match push.base {
             Some((etag, _)) if push.fence.check_version && etag != found.etag => {
                 Err(StoreError::ConditionNotMet)

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::SemaphorePermit;
 
 use super::blocks::{BLOCK, Part, Source, merged, plan};
+use super::early::EarlyBlocks;
 use super::push::Push;
 use super::state::Block;
 use super::{Mirror, PUSH_TOKEN};
@@ -18,7 +19,7 @@ use crate::store::{
 };
 
 /// Length of our block ids, where a blob has none yet.
-const ID_BYTES: usize = 16;
+pub(super) const ID_BYTES: usize = 16;
 /// Foreign ids shorter than this leave no room for new ones.
 const ID_BYTES_MIN: usize = 8;
 
@@ -63,6 +64,8 @@ impl Mirror {
 
     pub(super) async fn send_whole(&self, push: &Push<'_>) -> Result<Sent> {
         let size = push.reader.size();
+        // A commit in one piece drops them.
+        self.early.forget(push.name);
         let _room = self.room(size).await?;
         let bytes = self.local_bytes(push, 0..size).await?;
         crash_point("push_before_commit");
@@ -73,13 +76,17 @@ impl Mirror {
 
     pub(super) async fn send_blocks(&self, push: &Push<'_>) -> Result<Sent> {
         let size = push.reader.size();
+        // Kept to the end: what is sent early beside the commit would be dropped by it. Whatever becomes of the commit,
+        // the next push must not rely on these blocks.
+        let mut early = self.early.of(push.name).await;
+        let early = &std::mem::take(&mut *early);
         let old = self.old_blocks(push).await?;
         let lens: Vec<u64> = old.blocks.iter().map(|block| block.len).collect();
         let parts = plan(&lens, old.named, &changed(push), size);
         let id_bytes = old.blocks.first().filter(|_| old.named).map_or(ID_BYTES, |block| block.id.len());
         let send = |(index, part)| {
             let old = &old;
-            async move { Ok::<_, StoreError>((index, self.stage(push, old, part, id_bytes).await?)) }
+            async move { Ok::<_, StoreError>((index, self.stage(push, (old, early), part, id_bytes).await?)) }
         };
         let staged = futures_util::stream::iter(parts.into_iter().enumerate()).map(send);
         let mut staged: Vec<(usize, Staged)> =
@@ -126,7 +133,13 @@ impl Mirror {
     }
 
     /// Makes sure that the service has a block.
-    async fn stage(&self, push: &Push<'_>, old: &Old, part: Part, id_bytes: usize) -> Result<Staged> {
+    async fn stage(
+        &self,
+        push: &Push<'_>,
+        (old, early): (&Old, &EarlyBlocks),
+        part: Part,
+        id_bytes: usize,
+    ) -> Result<Staged> {
         let len = part.range.end - part.range.start;
         let id = || BlockId(uuid_bytes(id_bytes));
         match part.source {
@@ -144,6 +157,11 @@ impl Mirror {
         let (bytes, digest) = digested(bytes).await?;
         if let Some(same) = old.same(&part.range, &digest) {
             return Ok(Staged { block: same.clone(), kept: true });
+        }
+        if let Some(Some(block)) = early.get(&part.range.start)
+            && (block.len, block.digest, block.id.len()) == (len, Some(digest), id_bytes)
+        {
+            return Ok(Staged { block: block.clone(), kept: false });
         }
         let id = id();
         self.service.put_block(&push.at, &id, BlobBody::from(bytes), push.fence.lease).await?;
@@ -171,7 +189,7 @@ impl Mirror {
     }
 
     /// Waits until so many more bytes may be in memory on their way.
-    async fn room(&self, bytes: u64) -> Result<SemaphorePermit<'_>> {
+    pub(super) async fn room(&self, bytes: u64) -> Result<SemaphorePermit<'_>> {
         let most = upload_room(self.options.parallel);
         let units = u32::try_from(bytes / UNIT).unwrap_or(most).clamp(1, most);
         self.uploads.acquire_many(units).await.map_err(|_| closed())
@@ -238,7 +256,7 @@ async fn read(reader: ContentReader, range: Range<u64>) -> Result<Bytes> {
     tokio::task::spawn_blocking(work).await.map_err(|_| closed())?
 }
 
-async fn digested(bytes: Bytes) -> Result<(Bytes, [u8; 16])> {
+pub(super) async fn digested(bytes: Bytes) -> Result<(Bytes, [u8; 16])> {
     let work = move || {
         let full: [u8; 32] = Sha256::digest(&bytes).into();
         let mut digest = [0; 16];
@@ -249,7 +267,7 @@ async fn digested(bytes: Bytes) -> Result<(Bytes, [u8; 16])> {
 }
 
 /// A block id that no other block has.
-fn uuid_bytes(length: usize) -> Vec<u8> {
+pub(super) fn uuid_bytes(length: usize) -> Vec<u8> {
     let random = std::iter::repeat_with(|| uuid::Uuid::new_v4().into_bytes()).flatten();
     random.take(length).collect()
 }
