@@ -171,6 +171,12 @@ pub trait Upstream: Send + Sync + Debug {
         std::future::pending().await
     }
 
+    /// Notes a lease that is going to be asked for, so that a mount that dies does not keep its own successor out.
+    fn note_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()>;
+
+    /// A lease that was noted is not held any more.
+    fn strike_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()>;
+
     /// How the mirror stands.
     fn status(&self) -> UpstreamStatus {
         UpstreamStatus::default()

@@ -6,9 +6,10 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::azure::{AzureConfig, AzureStore, Environment, Source};
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, ListItem, ListQuery, NewContent, Preconditions, StoreError,
+    BlobName, BlobPath, BlobStore, LeaseRequest, ListItem, ListQuery, NewContent, Preconditions, StoreError,
 };
 
 /// No wait in these tests is longer.
@@ -135,8 +136,22 @@ impl Sdk {
         }
     }
 
+    /// Takes the lease of a blob, for a minute.
+    pub async fn lease(&self, name: &str) -> Result<(), StoreError> {
+        let (proposed, duration) =
+            (LeaseId(uuid::Uuid::new_v4().as_u128()), LeaseDuration::seconds(60).unwrap());
+        let request = LeaseRequest::Acquire { proposed, duration };
+        self.store.lease_blob(&self.at(name), request, &Preconditions::default()).await.map(drop)
+    }
+
     /// All names, without those that leasefs keeps for itself.
     pub async fn names(&self) -> Vec<String> {
+        let mut names = self.all_names().await;
+        names.retain(|name| !name.starts_with(".leasefs/"));
+        names
+    }
+
+    pub async fn all_names(&self) -> Vec<String> {
         let mut query = ListQuery { max: 5000, ..ListQuery::default() };
         let mut names = Vec::new();
         loop {
@@ -147,11 +162,9 @@ impl Sdk {
             }));
             match page.next {
                 Some(next) => query.marker = Some(next),
-                None => break,
+                None => return names,
             }
         }
-        names.retain(|name| !name.starts_with(".leasefs/"));
-        names
     }
 }
 

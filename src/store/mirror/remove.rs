@@ -10,7 +10,7 @@ use super::{Mirror, PUSH_TOKEN};
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
     BlobName, BlobPath, BlobStore, DeleteSnapshots, ListItem, ListQuery, LocalStore, NewContent,
-    Preconditions, Result, StoreError,
+    Preconditions, Result, StoreError, crash_point,
 };
 
 impl Mirror {
@@ -18,22 +18,18 @@ impl Mirror {
     pub(super) async fn remove_there(&self, name: &BlobName, fence: Fence) -> Result<Settling> {
         let turn = self.turns.take_name(name.as_str()).await;
         let maybe_sent = self.queue.holds(name);
-        // First, so that a crash never brings back what was to be removed.
-        let entry = self.sidecars.drop_unpushed(name)?;
-        self.queue.forget(name);
-        match self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
-            Ok(()) => {
-                self.sidecars.forget(name)?;
-                self.known.lock().forget(name.as_str());
-                Ok(Settling::until_dropped(turn))
-            }
-            Err(error) => {
-                if let Some(entry) = entry {
-                    self.sidecars.restore_unpushed(name, entry)?;
-                }
-                Err(error)
-            }
+        // It is dropped last: a mount that dies before must not be left with an older version that nobody removed.
+        let entry = self.sidecars.note_removing(name, true)?;
+        if let Err(error) = self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
+            self.sidecars.note_removing(name, false)?;
+            return Err(error);
         }
+        crash_point("remove_there_after_delete");
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        self.sidecars.forget(name)?;
+        self.known.lock().forget(name.as_str());
+        Ok(Settling::until_dropped(turn))
     }
 
     async fn delete_there(

@@ -62,9 +62,11 @@ impl Mirror {
                 self.push_below(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
+                crash_point("rename_there_after_move");
                 self.rename_state(from, to, tree, &done)?;
             }
         }
+        crash_point("rename_there_after_state");
         Ok(Settling::until_dropped(turn))
     }
 
