@@ -49,6 +49,11 @@ impl Service {
         Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", options)
     }
 
+    /// At an address of our choice.
+    pub fn start_at(addr: &str, options: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), addr, options)
+    }
+
     fn start_in(folder: tempfile::TempDir, addr: &str, options: &[&str]) -> Self {
         let mut process = leasefs()
             .args(["serve", "--data"])
@@ -87,9 +92,7 @@ impl Service {
 
     /// What an SDK would be: somebody who speaks to the service and knows nothing of leasefs.
     pub fn sdk(&self, container: &str) -> Sdk {
-        let source = Source::parse(&self.container(container)).unwrap();
-        let config = AzureConfig::from_environment(&source.service, &Environment::new(|_| None)).unwrap();
-        Sdk { store: Arc::new(AzureStore::new(config).unwrap()), source }
+        Sdk::new(&self.container(container), &[])
     }
 }
 
@@ -118,6 +121,18 @@ pub struct Sdk {
 }
 
 impl Sdk {
+    /// A client of the container at this URL, by the right that these variables give.
+    pub fn new(url: &str, variables: &[(&str, &str)]) -> Self {
+        let source = Source::parse(url).unwrap();
+        let variables: Vec<(String, String)> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let get = move |name: &str| {
+            variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let config = AzureConfig::from_environment(&source.service, &Environment::new(get)).unwrap();
+        Self { store: Arc::new(AzureStore::new(config).unwrap()), source }
+    }
+
     fn at(&self, name: &str) -> BlobPath {
         BlobPath::new(self.source.container.clone(), BlobName::new(name).unwrap())
     }
@@ -173,16 +188,34 @@ pub struct Remote {
     folder: tempfile::TempDir,
     source: String,
     options: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Remote {
     pub fn new(source: &str, options: &[&str]) -> Self {
+        let mount = Self::prepared(source, options);
+        mount.start();
+        mount
+    }
+
+    /// Not mounted yet.
+    pub fn prepared(source: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("mount")).unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mount = Self { folder, source: source.to_owned(), options };
-        mount.start();
-        mount
+        Self { folder, source: source.to_owned(), options, variables: Vec::new() }
+    }
+
+    /// With a variable of the environment.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Its cache directory.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
     }
 
     pub fn start(&self) {
@@ -194,7 +227,8 @@ impl Remote {
         leasefs()
             .env("LEASEFS_EXPERIMENTAL", "remote")
             .args(["mount", "--cache-dir"])
-            .arg(self.folder.path().join("cache"))
+            .arg(self.cache())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .args(&self.options)
             .arg(&self.source)
             .arg(self.dir())

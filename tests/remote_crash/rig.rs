@@ -73,7 +73,13 @@ impl Rig {
     pub fn log(&self) -> String {
         let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(80)..].join("\n")
+        let mut told = lines[lines.len().saturating_sub(60)..].join("\n");
+        told.push_str("\nat the service:");
+        for name in self.wait(self.sdk.all_names()) {
+            let size = self.wait(self.sdk.get(&name)).map(|bytes| bytes.len());
+            told.push_str(&format!("\n  {name}: {size:?}"));
+        }
+        told
     }
 
     /// Mounts, over a dead mount if there is one.

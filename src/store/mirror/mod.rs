@@ -230,6 +230,10 @@ impl Upstream for Mirror {
         self.remove_there(name, fence).await
     }
 
+    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
+        self.remove_wherever(name, perhaps_at).await
+    }
+
     async fn rename(
         &self,
         from: &BlobName,

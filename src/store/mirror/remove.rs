@@ -4,8 +4,10 @@
 //! one before its last entry is removed.
 
 use super::known::parent_prefix;
+use super::moving::is_copy_of;
 use super::refresh::IS_FOLDER;
 use super::state::{Sidecar, Unpushed};
+use super::turns::Scope;
 use super::{Mirror, PUSH_TOKEN};
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
@@ -30,6 +32,27 @@ impl Mirror {
         self.sidecars.forget(name)?;
         self.known.lock().forget(name.as_str());
         Ok(Settling::until_dropped(turn))
+    }
+
+    /// [`Upstream::remove_moved`].
+    pub(super) async fn remove_wherever(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
+        let names = || std::iter::once(name).chain(perhaps_at);
+        // Not while the rename is being finished.
+        let scopes = names().map(|name| Scope::Name(name.as_str().to_owned())).collect();
+        let _turn = self.turns.take(scopes).await;
+        let Some(was) = self.sidecars.get(name)?.and_then(|sidecar| sidecar.there) else { return Ok(()) };
+        for name in names() {
+            let at = self.there(name)?;
+            let Some(found) = self.version(&at).await? else { continue };
+            if found.etag == was || is_copy_of(&found, was) {
+                let condition = Preconditions::if_version(found.etag);
+                match self.service.delete_blob(&at, DeleteSnapshots::Include, &condition).await {
+                    Ok(()) | Err(StoreError::BlobNotFound(_) | StoreError::ConditionNotMet) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn delete_there(

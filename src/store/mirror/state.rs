@@ -326,19 +326,43 @@ impl Sidecars {
     /// Takes what is known of a blob along to its new name, whose version at the service is `there` now if it had the
     /// version `was`. What belongs to any other version is not believed any more.
     pub(super) fn rename(&self, from: &BlobName, to: &BlobName, moved: Option<(ETag, ETag)>) -> Result<()> {
-        let sidecar = self.get(from)?;
-        let new = match (sidecar, moved) {
-            (Some(sidecar), Some((was, there))) if sidecar.there == Some(was) => {
-                if let Some(layout) = self.layout(from, was)? {
-                    self.set_layout(to, &Layout { there, ..layout })?;
-                }
-                Some(Sidecar { there: Some(there), ..sidecar })
-            }
-            (Some(sidecar), None) if sidecar.there.is_none() => Some(sidecar),
-            (Some(_) | None, _) => None,
-        };
-        self.update(to, |_| new)?;
+        let (sidecar, layout) = self.moved(from, moved)?;
+        self.replace(to, sidecar, layout)?;
         self.forget(from)
+    }
+
+    /// The same for two blobs that change places.
+    pub(super) fn exchange(
+        &self,
+        (one, one_moved): (&BlobName, Option<(ETag, ETag)>),
+        (other, other_moved): (&BlobName, Option<(ETag, ETag)>),
+    ) -> Result<()> {
+        let (first, second) = (self.moved(one, one_moved)?, self.moved(other, other_moved)?);
+        self.replace(one, second.0, second.1)?;
+        self.replace(other, first.0, first.1)
+    }
+
+    /// What is known of a blob after it was moved.
+    fn moved(
+        &self,
+        from: &BlobName,
+        moved: Option<(ETag, ETag)>,
+    ) -> Result<(Option<Sidecar>, Option<Layout>)> {
+        Ok(match (self.get(from)?, moved) {
+            (Some(sidecar), Some((was, there))) if sidecar.there == Some(was) => {
+                let layout = self.layout(from, was)?.map(|layout| Layout { there, ..layout });
+                (Some(Sidecar { there: Some(there), ..sidecar }), layout)
+            }
+            (Some(sidecar), None) if sidecar.there.is_none() => (Some(sidecar), None),
+            (Some(_) | None, _) => (None, None),
+        })
+    }
+
+    fn replace(&self, name: &BlobName, sidecar: Option<Sidecar>, layout: Option<Layout>) -> Result<()> {
+        if let Some(layout) = layout {
+            self.set_layout(name, &layout)?;
+        }
+        self.update(name, |_| sidecar).map(|_| ())
     }
 
     /// Puts an entry back that was dropped, perhaps under another name.
