@@ -67,6 +67,18 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written.and(closed)
 }
 
+/// Writes, again and again as long as the disk is full: what the service has makes room by and by.
+#[track_caller]
+fn written(path: &Path, bytes: &[u8]) {
+    until(|| match write(path, bytes) {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(is_full(&error), "{}: {error}", path.display());
+            false
+        }
+    });
+}
+
 async fn intact(mount: &Remote, sdk: &Sdk, count: usize, size: usize) {
     for number in 0..count {
         let name = format!("f{number}");
@@ -89,13 +101,7 @@ async fn full(options: &[&str]) {
     let (count, size) = (30, 5 << 20);
     for number in 0..count {
         let path = mount.path(&format!("f{number}"));
-        let done = write(&path, &body(number, size));
-        if options.contains(&"--write-back") && done.as_ref().is_err_and(is_full) {
-            // Not there yet, so it cannot make room.
-            until(|| write(&path, &body(number, size)).is_ok());
-            continue;
-        }
-        done.unwrap_or_else(|error| panic!("{options:?}: f{number}: {error}"));
+        written(&path, &body(number, size));
     }
     pushed(&mount, options);
     intact(&mount, &sdk, count, size).await;
@@ -103,7 +109,7 @@ async fn full(options: &[&str]) {
     let refused = write(&mount.path("big"), &body(0, DISK + (8 << 20))).unwrap_err();
     assert!(is_full(&refused), "{options:?}: {refused}");
     fs::remove_file(mount.path("big")).unwrap();
-    until(|| write(&mount.path("after"), b"goes on").is_ok());
+    written(&mount.path("after"), b"goes on");
     pushed(&mount, options);
     intact(&mount, &sdk, count, size).await;
     assert_eq!(sdk.get("after").await.as_deref(), Some(&b"goes on"[..]));
@@ -124,7 +130,7 @@ async fn full(options: &[&str]) {
     assert_eq!(sdk.get("f0").await.unwrap(), body(0, size), "what was there is there");
     assert_eq!(fs::metadata(mount.path("f1")).unwrap().len(), size as u64);
     fs::remove_file(ballast).unwrap();
-    until(|| write(&mount.path("later"), &body(1, size)).is_ok());
+    written(&mount.path("later"), &body(1, size));
     pushed(&mount, options);
     assert!(sdk.get("later").await.unwrap() == body(1, size));
     intact(&mount, &sdk, count, size).await;

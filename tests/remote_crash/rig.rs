@@ -175,6 +175,8 @@ impl Rig {
             let names = self.wait(self.sdk.all_names());
             !names.iter().any(|name| name.starts_with(".leasefs/renames/"))
         });
+        // A look that begins in the moment in which one ends shows the old names until attributes are asked for again.
+        std::thread::sleep(Duration::from_millis(50));
     }
 
     /// Waits until the service has everything.

@@ -40,6 +40,9 @@ impl Mirror {
         // Not while the rename is being finished.
         let scopes = names().map(|name| Scope::Name(name.as_str().to_owned())).collect();
         let _turn = self.turns.take(scopes).await;
+        // It is noted elsewhere that the blob goes; a push must not meet its own removal.
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
         let Some(was) = self.sidecars.get(name)?.and_then(|sidecar| sidecar.there) else { return Ok(()) };
         for name in names() {
             let at = self.there(name)?;

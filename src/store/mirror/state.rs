@@ -475,7 +475,13 @@ impl Sidecars {
         let bytes = encode(value)?;
         let (new, always) = (NewContent::default(), Preconditions::default());
         if bytes.len() as u64 <= self.store.inline_max() {
-            return self.store.put_small(&at, bytes, new, &always).map(|_| ());
+            return match self.store.put_small(&at, bytes.clone(), new, &always) {
+                // That something was pushed is what lets its content go: a full disk must not forbid to say so.
+                Err(StoreError::Full) if *container != self.leases => {
+                    self.store.put_before_freeing(&at, bytes)
+                }
+                other => other.map(|_| ()),
+            };
         }
         let scratch = self.store.scratch()?;
         let written = std::os::unix::fs::FileExt::write_all_at(&**scratch.file(), &bytes, 0);
