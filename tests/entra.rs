@@ -1,8 +1,8 @@
 //! Identities of Entra, at the level of the process: the program gets a token from an identity service of this test
 //! and sends it to a blob service of this test. Both are on loopback; nothing here speaks to Azure.
 //!
-//! Managed identity (as in App Service), `az login` and a service principal (over TLS, because its library insists) are
-//! played through. The endpoint of virtual machines has an address that cannot be changed, so it is not.
+//! Managed identity (as in App Service), `az login`, and a service principal and workload identity (over TLS, because their
+//! library insists) are played through. The endpoint of virtual machines has an address that cannot be changed, so it is not.
 
 // A test that cannot go on stops. Helper modules of several tests.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
@@ -217,6 +217,41 @@ async fn a_service_principal_signs_in_over_tls() {
     command.env("AZURE_CLIENT_SECRET", "hush-client-secret");
     succeeded(&run(command).await);
     assert!(service.asked()[0].contains("Bearer hush-token-sp"), "{}", service.asked()[0]);
+}
+
+/// What Kubernetes gives a pod: a file with a token of the cluster, which is exchanged for one of Entra's.
+#[tokio::test(flavor = "multi_thread")]
+async fn workload_identity_exchanges_the_token_in_its_file() {
+    let service = blobs().await;
+    let authority = Fake::start(true, |_, request| {
+        let asked = request.starts_with("POST /tenant-1/oauth2/v2.0/token")
+            && request.contains("client_id=client-1")
+            && request.contains("client_assertion=hush-token-of-the-cluster")
+            && request.contains("jwt-bearer");
+        if asked {
+            return json(r#"{"token_type":"Bearer","expires_in":3600,"access_token":"hush-token-wi"}"#);
+        }
+        "HTTP/1.1 404 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned()
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "hush-token-of-the-cluster").unwrap();
+    let command = |client: &str| {
+        let mut command = break_lease(&service);
+        command.env("SSL_CERT_FILE", file("ca.pem"));
+        command.env("AZURE_AUTHORITY_HOST", format!("https://localhost:{}", authority.addr.port()));
+        command.env("AZURE_TENANT_ID", "tenant-1").env("AZURE_CLIENT_ID", client);
+        command.env("AZURE_FEDERATED_TOKEN_FILE", &token);
+        command
+    };
+    succeeded(&run(command("client-1")).await);
+    assert!(service.asked()[0].contains("Bearer hush-token-wi"), "{}", service.asked()[0]);
+    // Somebody whom the authority does not know gets none, and the blob service is not asked.
+    let output = run(command("client-2")).await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("workload identity"), "{}", err(&output));
+    assert_eq!(service.asked().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

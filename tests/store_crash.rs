@@ -131,8 +131,16 @@ fn kill_at_random_loses_nothing() {
 }
 
 /// What only a mirror does has tests of its own: tests/mirror/crashes.rs.
-const OF_MIRRORS: [&str; 6] =
-    ["adopt_", "fill_", "push_", "exchange_", "rename_after_note", "rename_after_copy"];
+const OF_MIRRORS: [&str; 8] = [
+    "adopt_",
+    "fill_",
+    "push_",
+    "exchange_",
+    "rename_after_note",
+    "rename_after_copy",
+    "rename_there_",
+    "remove_there_",
+];
 
 /// Every point in the sources that a child can reach.
 fn points_in_sources() -> BTreeSet<String> {

@@ -12,6 +12,8 @@
 mod fault_proxy;
 #[path = "share/holder.rs"]
 mod holder;
+#[path = "remote/late.rs"]
+mod late;
 #[path = "remote/machine.rs"]
 mod machine;
 
@@ -24,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use fault_proxy::FaultProxy;
 use holder::Holder;
+use late::{conflict_copies, too_late};
 use leasefs::store::StoreError;
 use machine::{PATIENCE, Remote, Sdk, Service, can_mount};
 use nix::sys::signal::{Signal, kill};
@@ -121,18 +124,6 @@ async fn no_update_is_lost_between_two_mounts() {
     println!("{done} done, {} refused", told.iter().map(|told| told.refused.len()).sum::<usize>());
 }
 
-/// Names and texts of the conflict copies.
-async fn conflict_copies(sdk: &Sdk) -> Vec<(String, String)> {
-    let mut copies = Vec::new();
-    for name in sdk.names().await {
-        if name.contains(".conflict-") {
-            let text = String::from_utf8(sdk.get(&name).await.unwrap()).unwrap();
-            copies.push((name, text));
-        }
-    }
-    copies
-}
-
 /// Waits until the service lets a stranger write: the lease has run out.
 async fn write_when_free(sdk: &Sdk, name: &str, text: &str) {
     let deadline = Instant::now() + 2 * PATIENCE;
@@ -144,32 +135,6 @@ async fn write_when_free(sdk: &Sdk, name: &str, text: &str) {
         }
         assert!(Instant::now() < deadline, "the lease never runs out");
         tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
-/// The holder is told that it came too late, the later content stands, and the holder's is beside.
-async fn too_late(holder: &mut Holder, descriptor: &str, sdk: &Sdk) {
-    let written = holder.act(&["write", descriptor, "late"]);
-    let told = written.and_then(|_| holder.act(&["fsync", descriptor]));
-    let there = sdk.get("plan").await.map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert_eq!((told, there.as_deref()), (Err(libc::EIO), Some("theirs")));
-    // It may tell once more.
-    holder.act(&["close", descriptor]).ok();
-    assert_eq!(
-        sdk.get("plan").await.as_deref(),
-        Some(&b"theirs"[..]),
-        "the late one's close changes nothing"
-    );
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let copies = conflict_copies(sdk).await;
-        // Over "begin", with or without what came too late.
-        let ours = |text: &str| ["oursn", "laten"].contains(&text);
-        if copies.iter().any(|(name, text)| name.starts_with("plan.conflict-") && ours(text)) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the content of the late one is not kept: {copies:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

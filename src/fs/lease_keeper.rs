@@ -31,7 +31,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::share::Moment;
 use crate::share::lease::{Lease, LeaseDuration, LeaseId, LeaseRefusal};
-use crate::store::{BlobPath, BlobStore, LeaseRequest, Preconditions, StoreError};
+use crate::store::{BlobPath, BlobStore, LeaseRequest, Preconditions, StoreError, Upstream};
 
 use super::error::{FsError, Result};
 use super::nodes::Ino;
@@ -54,6 +54,8 @@ const TRIES: usize = 3;
 #[derive(Debug)]
 pub struct LeaseKeeper {
     store: Store,
+    /// Where leases are noted that outlive the engine should it die.
+    notes: Option<Arc<dyn Upstream>>,
     duration: LeaseDuration,
     leases: Mutex<HashMap<Ino, Kept>>,
     /// How many there are, so that those who hold none need no mutex.
@@ -76,6 +78,8 @@ impl std::fmt::Debug for Store {
 #[derive(Debug)]
 struct Kept {
     id: LeaseId,
+    /// Where its blob was last.
+    at: BlobPath,
     /// Tells this entry from a later one for the same file.
     epoch: u64,
     uses: usize,
@@ -128,10 +132,24 @@ pub enum Renewal {
 }
 
 impl LeaseKeeper {
-    /// Keeps leases of this duration.
+    /// Keeps leases of this duration on blobs of a store of this machine.
     pub fn new(store: Arc<dyn BlobStore>, duration: LeaseDuration) -> Arc<Self> {
+        Self::noting(store, duration, None)
+    }
+
+    /// The same for blobs elsewhere; the leases are noted in their mirror.
+    pub fn of_service(upstream: &Arc<dyn Upstream>, duration: LeaseDuration) -> Arc<Self> {
+        Self::noting(upstream.service(), duration, Some(Arc::clone(upstream)))
+    }
+
+    fn noting(
+        store: Arc<dyn BlobStore>,
+        duration: LeaseDuration,
+        notes: Option<Arc<dyn Upstream>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store: Store(store),
+            notes,
             duration,
             leases: Mutex::default(),
             count: AtomicUsize::new(0),
@@ -149,10 +167,17 @@ impl LeaseKeeper {
         }
         let proposed = self.propose();
         let started = Instant::now();
-        self.ask_to_acquire(at, proposed, now).await?;
+        self.note(at, proposed);
+        if let Err(error) = self.ask_to_acquire(at, proposed, now).await {
+            if matches!(error, FsError::Leased(_) | FsError::NotFound) {
+                self.strike(at, proposed);
+            }
+            return Err(error);
+        }
         let mut leases = self.leases.lock();
         let kept = leases.entry(ino).or_insert_with(|| Kept {
             id: proposed,
+            at: at.clone(),
             epoch: self.next_epoch.fetch_add(1, Ordering::Relaxed),
             uses: 0,
             state: Keeping::Held,
@@ -161,6 +186,7 @@ impl LeaseKeeper {
             next: started,
         });
         (kept.id, kept.state, kept.since, kept.confirmed) = (proposed, Keeping::Held, now, started);
+        kept.at.clone_from(at);
         kept.next = started + self.pace(ino, proposed);
         kept.uses += 1;
         let epoch = kept.epoch;
@@ -169,6 +195,21 @@ impl LeaseKeeper {
         self.changed.notify_one();
         tracing::debug!(ino = ino.0, %at, id = %proposed, "lease taken");
         Ok(LeaseHold { keeper: Arc::clone(self), ino, epoch })
+    }
+
+    /// Notes a lease that is going to be asked for. Without the note it would keep the next mount out for a while should
+    /// this one die, no worse.
+    fn note(&self, at: &BlobPath, id: LeaseId) {
+        if let Some(Err(error)) = self.notes.as_ref().map(|notes| notes.note_lease(at, id)) {
+            tracing::warn!(%at, %error, "a lease could not be noted in the cache directory");
+        }
+    }
+
+    /// A lease is not held any more.
+    fn strike(&self, at: &BlobPath, id: LeaseId) {
+        if let Some(Err(error)) = self.notes.as_ref().map(|notes| notes.strike_lease(at, id)) {
+            tracing::debug!(%at, %error, "a lease stays noted in the cache directory");
+        }
     }
 
     /// One more use, if the lease is held already.
@@ -277,10 +318,10 @@ impl LeaseKeeper {
     /// Gives the lease of `ino` up at `at`, because the blob is going to be elsewhere; [`follow`](Self::follow) takes
     /// it there.
     pub async fn leave(&self, ino: Ino, at: &BlobPath) {
-        if let Some(id) = self.id(ino)
-            && let Err(error) = self.ask(at, LeaseRequest::Release { id }).await
-        {
-            tracing::debug!(ino = ino.0, %at, %error, "a lease could not be given up");
+        let Some(id) = self.id(ino) else { return };
+        match self.ask(at, LeaseRequest::Release { id }).await {
+            Ok(()) => self.strike(at, id),
+            Err(error) => tracing::debug!(ino = ino.0, %at, %error, "a lease could not be given up"),
         }
     }
 
@@ -288,9 +329,11 @@ impl LeaseKeeper {
     pub async fn follow(&self, ino: Ino, at: &BlobPath) -> Renewal {
         let Some(id) = self.id(ino) else { return Renewal::Lost };
         let started = Instant::now();
+        self.note(at, id);
         let taken = self.ask(at, LeaseRequest::Acquire { proposed: id, duration: self.duration }).await;
         let mut leases = self.leases.lock();
         let Some(kept) = leases.get_mut(&ino).filter(|kept| kept.id == id) else { return Renewal::Lost };
+        kept.at.clone_from(at);
         if taken.is_ok() {
             kept.confirmed = started;
             kept.next = started + self.pace(ino, id);
@@ -311,11 +354,15 @@ impl LeaseKeeper {
             self.count.store(leases.len(), Ordering::Release);
             kept
         };
-        let (Some(kept), Some(at)) = (unused, at) else { return };
-        if kept.state == Keeping::Lost {
-            return;
+        let Some(kept) = unused else { return };
+        let Some(at) = at.filter(|_| kept.state == Keeping::Held) else {
+            return self.strike(&kept.at, kept.id);
+        };
+        let released = self.ask(at, LeaseRequest::Release { id: kept.id }).await;
+        if !matches!(released, Err(StoreError::Io { .. })) {
+            self.strike(at, kept.id);
         }
-        match self.ask(at, LeaseRequest::Release { id: kept.id }).await {
+        match released {
             Ok(()) => tracing::debug!(ino = ino.0, %at, id = %kept.id, "lease given back"),
             // It ends by itself in at most one duration; or somebody ended it already.
             Err(error) => tracing::debug!(ino = ino.0, %at, %error, "a lease could not be given back"),
@@ -324,9 +371,15 @@ impl LeaseKeeper {
 
     /// Forgets the lease of a file that has no blob any more.
     pub fn forget(&self, ino: Ino) {
-        let mut leases = self.leases.lock();
-        leases.remove(&ino);
-        self.count.store(leases.len(), Ordering::Release);
+        let forgotten = {
+            let mut leases = self.leases.lock();
+            let forgotten = leases.remove(&ino);
+            self.count.store(leases.len(), Ordering::Release);
+            forgotten
+        };
+        if let Some(kept) = forgotten {
+            self.strike(&kept.at, kept.id);
+        }
     }
 
     /// Ends every use: the engine stops.

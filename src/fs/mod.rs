@@ -211,8 +211,10 @@ impl Engine {
             Err(StoreError::ContainerExists(_)) => store.container_properties(&share, None).await?.id,
             Err(error) => return Err(error.into()),
         };
-        let lease_store = remote.as_ref().map_or_else(|| Arc::clone(&store), |(there, _)| there.service());
-        let leases = LeaseKeeper::new(lease_store, config.fencing.lease);
+        let leases = match &remote {
+            Some((upstream, _)) => LeaseKeeper::of_service(upstream, config.fencing.lease),
+            None => LeaseKeeper::new(Arc::clone(&store), config.fencing.lease),
+        };
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
             leases,

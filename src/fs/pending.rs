@@ -173,11 +173,20 @@ impl Engine {
         let body = self.store.get_blob(&mark_at, None, None, &always).await?.body;
         let ino = mark.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(Ino);
         let names = std::str::from_utf8(&body).unwrap_or_default().split(NAME_END);
-        for name in names.filter_map(|name| BlobName::new(name).ok()) {
-            let at = self.at(name);
+        let names: Vec<BlobName> = names.filter_map(|name| BlobName::new(name).ok()).collect();
+        for name in &names {
+            let at = self.at(name.clone());
             let found = self.local()?.find(&at)?;
             if found.blob.as_ref().is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
-                self.delete_blob(&at, &found).await?;
+                if let Some(upstream) = self.upstream() {
+                    // A rename that died with the engine may have moved it there, and not here.
+                    upstream.remove_moved(name, &names).await?;
+                }
+                match self.delete_blob(&at, &found).await {
+                    // The mirror, which finishes what it had begun at the same time, was faster.
+                    Ok(()) | Err(FsError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
                 crash_point("finish_old_remove_after_delete");
                 tracing::info!(blob = %at, started = now().0, "finished a pending remove");
             }

@@ -191,6 +191,10 @@ pub trait Upstream: Send + Sync + Debug {
     /// Removes the blob there. The mirror's is removed by the caller.
     async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling>;
 
+    /// Removes the version there that the mirror has under `name`, also if a rename that was interrupted has taken it to
+    /// one of the names in `perhaps_at`.
+    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()>;
+
     /// Moves a blob, and everything below its name, there. The mirror's are moved by the caller.
     async fn rename(
         &self,
@@ -208,6 +212,12 @@ pub trait Upstream: Send + Sync + Debug {
     async fn refused(&self) -> Refused {
         std::future::pending().await
     }
+
+    /// Notes a lease that is going to be asked for, so that a mount that dies does not keep its own successor out.
+    fn note_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()>;
+
+    /// A lease that was noted is not held any more.
+    fn strike_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()>;
 
     /// How the mirror stands.
     fn status(&self) -> UpstreamStatus {

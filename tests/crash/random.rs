@@ -248,6 +248,10 @@ impl Writer {
         if is_within(&one, &other) || is_within(&other, &one) {
             return Ok(());
         }
+        let is_directory = |path: &str| matches!(self.tree.0[path].kind, Kind::Directory);
+        if self.far && (is_directory(&one) || is_directory(&other)) {
+            return Ok(());
+        }
         self.exchange(&one, &other)
     }
 

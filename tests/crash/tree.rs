@@ -56,12 +56,12 @@ pub struct Tree(pub BTreeMap<String, Node>);
 pub type Seen = BTreeMap<String, SeenNode>;
 
 pub struct SeenNode {
-    kind: SeenKind,
+    pub kind: SeenKind,
     mode: u32,
     tag: Option<String>,
 }
 
-enum SeenKind {
+pub enum SeenKind {
     Directory,
     File(Vec<u8>),
     Symlink(String),

@@ -42,6 +42,8 @@ pub struct Writer {
     pub appends: Vec<Append>,
     next_id: u64,
     pub dice: Dice,
+    /// The share is elsewhere: directories cannot change places there.
+    pub far: bool,
     /// The daemon is being killed, or may die by itself.
     dying: Arc<AtomicBool>,
     story: Vec<String>,
@@ -77,6 +79,7 @@ impl Writer {
             appends: Vec::new(),
             next_id: 1,
             dice: Dice::new(seed),
+            far: false,
             dying: Arc::clone(dying),
             story: Vec::new(),
         }

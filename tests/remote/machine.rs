@@ -6,9 +6,10 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasefs::share::lease::{LeaseDuration, LeaseId};
 use leasefs::store::azure::{AzureConfig, AzureStore, Environment, Source};
 use leasefs::store::{
-    BlobName, BlobPath, BlobStore, ListItem, ListQuery, NewContent, Preconditions, StoreError,
+    BlobName, BlobPath, BlobStore, LeaseRequest, ListItem, ListQuery, NewContent, Preconditions, StoreError,
 };
 
 /// No wait in these tests is longer.
@@ -46,6 +47,11 @@ impl Service {
     /// With further options.
     pub fn start_with(options: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", options)
+    }
+
+    /// At an address of our choice.
+    pub fn start_at(addr: &str, options: &[&str]) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), addr, options)
     }
 
     fn start_in(folder: tempfile::TempDir, addr: &str, options: &[&str]) -> Self {
@@ -86,9 +92,7 @@ impl Service {
 
     /// What an SDK would be: somebody who speaks to the service and knows nothing of leasefs.
     pub fn sdk(&self, container: &str) -> Sdk {
-        let source = Source::parse(&self.container(container)).unwrap();
-        let config = AzureConfig::from_environment(&source.service, &Environment::new(|_| None)).unwrap();
-        Sdk { store: Arc::new(AzureStore::new(config).unwrap()), source }
+        Sdk::new(&self.container(container), &[])
     }
 }
 
@@ -117,6 +121,18 @@ pub struct Sdk {
 }
 
 impl Sdk {
+    /// A client of the container at this URL, by the right that these variables give.
+    pub fn new(url: &str, variables: &[(&str, &str)]) -> Self {
+        let source = Source::parse(url).unwrap();
+        let variables: Vec<(String, String)> =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let get = move |name: &str| {
+            variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        };
+        let config = AzureConfig::from_environment(&source.service, &Environment::new(get)).unwrap();
+        Self { store: Arc::new(AzureStore::new(config).unwrap()), source }
+    }
+
     fn at(&self, name: &str) -> BlobPath {
         BlobPath::new(self.source.container.clone(), BlobName::new(name).unwrap())
     }
@@ -144,8 +160,22 @@ impl Sdk {
         }
     }
 
+    /// Takes the lease of a blob, for a minute.
+    pub async fn lease(&self, name: &str) -> Result<(), StoreError> {
+        let (proposed, duration) =
+            (LeaseId(uuid::Uuid::new_v4().as_u128()), LeaseDuration::seconds(60).unwrap());
+        let request = LeaseRequest::Acquire { proposed, duration };
+        self.store.lease_blob(&self.at(name), request, &Preconditions::default()).await.map(drop)
+    }
+
     /// All names, without those that leasefs keeps for itself.
     pub async fn names(&self) -> Vec<String> {
+        let mut names = self.all_names().await;
+        names.retain(|name| !name.starts_with(".leasefs/"));
+        names
+    }
+
+    pub async fn all_names(&self) -> Vec<String> {
         let mut query = ListQuery { max: 5000, ..ListQuery::default() };
         let mut names = Vec::new();
         loop {
@@ -156,11 +186,9 @@ impl Sdk {
             }));
             match page.next {
                 Some(next) => query.marker = Some(next),
-                None => break,
+                None => return names,
             }
         }
-        names.retain(|name| !name.starts_with(".leasefs/"));
-        names
     }
 }
 
@@ -169,16 +197,34 @@ pub struct Remote {
     folder: tempfile::TempDir,
     source: String,
     options: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 impl Remote {
     pub fn new(source: &str, options: &[&str]) -> Self {
+        let mount = Self::prepared(source, options);
+        mount.start();
+        mount
+    }
+
+    /// Not mounted yet.
+    pub fn prepared(source: &str, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("mount")).unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        let mount = Self { folder, source: source.to_owned(), options };
-        mount.start();
-        mount
+        Self { folder, source: source.to_owned(), options, variables: Vec::new() }
+    }
+
+    /// With a variable of the environment.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Its cache directory.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
     }
 
     pub fn start(&self) {
@@ -189,7 +235,8 @@ impl Remote {
     pub fn try_start(&self) -> Output {
         leasefs()
             .args(["mount", "--cache-dir"])
-            .arg(self.folder.path().join("cache"))
+            .arg(self.cache())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .args(&self.options)
             .arg(&self.source)
             .arg(self.dir())

@@ -399,6 +399,21 @@ impl Contents {
         }
     }
 
+    /// Two blobs have changed places, there and in the sidecars.
+    pub(super) fn exchanged(&self, one: &BlobName, other: &BlobName) {
+        let living: Vec<Arc<Fetching>> = {
+            let mut live = self.live.lock();
+            [one, other].into_iter().filter_map(|name| live.remove(name)?.upgrade()).collect()
+        };
+        for fetching in living {
+            let new = if fetching.origin().name == *one { other } else { one };
+            let (Ok(there), Ok(Some(sidecar))) = (self.there(new), self.sidecars.get(new)) else { continue };
+            let Some(version) = sidecar.there else { continue };
+            fetching.follow(Origin { name: new.clone(), there, version }, sidecar.size);
+            self.live.lock().insert(new.clone(), Arc::downgrade(&fetching));
+        }
+    }
+
     /// Takes a blob's content away, if nobody needs it. Answers how many bytes that were.
     pub(super) fn evict(&self, name: &BlobName) -> Result<u64> {
         let Ok(_one_at_a_time) = self.door(name).try_lock() else { return Ok(0) };

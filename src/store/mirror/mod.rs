@@ -25,6 +25,7 @@ mod early;
 mod fetch;
 mod journal;
 mod known;
+mod leases;
 mod moving;
 mod options;
 mod push;
@@ -59,6 +60,7 @@ use content::Contents;
 use early::Early;
 use journal::Left;
 use known::Known;
+use leases::OldLeases;
 pub use options::MirrorOptions;
 use queue::Queue;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
@@ -114,6 +116,7 @@ pub struct Mirror {
     /// Whether the service can make a block of a part of a blob, as far as is known.
     copies_ranges: AtomicBool,
     queue: Arc<Queue>,
+    old_leases: OldLeases,
     /// Told when a rename could not be finished.
     leftovers: Arc<Notify>,
     /// Marks of the renames that this mirror works on.
@@ -139,7 +142,7 @@ impl Drop for Mirror {
 
 impl Mirror {
     /// A mirror of `place` in the container `home` of `store`, which is made if it is not there. Does not wait for the
-    /// service; what an earlier mount left to be pushed or renamed is dealt with in the background from now on.
+    /// service; what an earlier mount left to be given back, pushed or renamed is dealt with in the background from now on.
     pub async fn open(
         store: &Arc<EmbeddedStore>,
         home: ContainerName,
@@ -168,6 +171,7 @@ impl Mirror {
             early: Early::default(),
             copies_ranges: AtomicBool::new(true),
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
+            old_leases: OldLeases::default(),
             leftovers: Arc::default(),
             renaming: Mutex::default(),
             left: Mutex::default(),
@@ -183,6 +187,7 @@ impl Mirror {
             turns: Turns::default(),
             listings: Turns::default(),
         });
+        leases::start(&mirror).await?;
         queue::start(&mirror);
         journal::start(&mirror);
         Ok(mirror)
@@ -243,6 +248,10 @@ impl Upstream for Mirror {
         self.remove_there(name, fence).await
     }
 
+    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
+        self.remove_wherever(name, perhaps_at).await
+    }
+
     async fn rename(
         &self,
         from: &BlobName,
@@ -259,6 +268,14 @@ impl Upstream for Mirror {
 
     async fn refused(&self) -> Refused {
         self.queue.next_refused().await
+    }
+
+    fn note_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()> {
+        self.sidecars.note_lease(&at.name, id)
+    }
+
+    fn strike_lease(&self, at: &BlobPath, id: LeaseId) -> Result<()> {
+        self.sidecars.strike_lease(&at.name, id)
     }
 
     fn status(&self) -> UpstreamStatus {

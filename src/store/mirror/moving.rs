@@ -141,6 +141,21 @@ impl Mirror {
 
 /// Whether a version was made by the rename with this token, of whatever version.
 pub(super) fn is_marked(blob: &BlobProperties, token: &str) -> bool {
-    let rest = blob.metadata.get(PUSH_TOKEN).and_then(|mark| mark.strip_prefix(token));
-    rest.is_some_and(|rest| rest.starts_with(BETWEEN))
+    origin(blob, token).is_some()
+}
+
+/// Which version a copy of the rename with this token was made of.
+pub(super) fn marked_version(copy: &BlobProperties, token: &str) -> Option<ETag> {
+    u64::from_str_radix(origin(copy, token)?, 16).ok().map(ETag)
+}
+
+/// Whether a version is a copy that some rename made of the version `was`.
+pub(super) fn is_copy_of(copy: &BlobProperties, was: ETag) -> bool {
+    let mark = copy.metadata.get(PUSH_TOKEN).and_then(|mark| mark.rsplit_once(BETWEEN));
+    mark.is_some_and(|(_, version)| u64::from_str_radix(version, 16) == Ok(was.0))
+}
+
+/// What the mark of a rename says after its token.
+fn origin<'b>(blob: &'b BlobProperties, token: &str) -> Option<&'b str> {
+    blob.metadata.get(PUSH_TOKEN)?.strip_prefix(token)?.strip_prefix(BETWEEN)
 }

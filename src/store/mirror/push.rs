@@ -90,6 +90,7 @@ impl Mirror {
                 shortest: length,
                 token: new_token(),
                 unchecked: false,
+                removing: false,
             });
             let ranges = match (old.ranges, what) {
                 (None, _) | (_, Changed::Everything) => None,
@@ -99,7 +100,7 @@ impl Mirror {
                     Some(compact(known))
                 }
             };
-            Unpushed { ranges, shortest: old.shortest.min(length), ..old }
+            Unpushed { ranges, shortest: old.shortest.min(length), removing: false, ..old }
         })?;
         Ok(Changing::until_dropped(announced))
     }
@@ -150,6 +151,7 @@ impl Mirror {
                 Ok(sent) => {
                     crash_point("push_after_commit");
                     self.note_sent(&push, sent)?;
+                    crash_point("push_after_note");
                     self.sidecars.settle(name, number)?;
                     self.queue.note_pushed(name);
                     return Ok(());
@@ -157,6 +159,9 @@ impl Mirror {
                 Err(StoreError::InvalidBlockList | StoreError::InvalidBlockId) if trust_blocks => {
                     trust_blocks = false;
                     self.still_there(&push).await?;
+                }
+                Err(error) if entry.removing && self.is_gone(&push, &error).await => {
+                    return self.finish_removal(name);
                 }
                 Err(error) if is_refusal(&error) => self.own_version(&push, error).await?,
                 Err(error) => return Err(error),
@@ -207,6 +212,21 @@ impl Mirror {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a push was refused because the blob is not there any more.
+    async fn is_gone(&self, push: &Push<'_>, refusal: &StoreError) -> bool {
+        is_refusal(refusal) && matches!(self.version(&push.at).await, Ok(None))
+    }
+
+    /// A mount died while it removed a blob, and the service does not have it any more: nor has the mirror now.
+    fn finish_removal(&self, name: &BlobName) -> Result<()> {
+        self.store.discard(&self.here(name), &Preconditions::default())?;
+        self.sidecars.forget(name)?;
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        self.known.lock().forget(name.as_str());
+        Ok(())
     }
 
     /// A push was refused. If the version in its way is its own, of an attempt that was never answered, it goes on from

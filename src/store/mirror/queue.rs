@@ -4,7 +4,7 @@
 //! The queue is only an order. What is in it is safe without it: every name has its unpushed entry, and the next mount
 //! makes a queue of those again.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::Mirror;
 use super::push::is_refusal;
 use crate::store::upstream::{Fence, Refused, UpstreamStatus};
-use crate::store::{BlobName, LocalStore, Progress, Result, StoreError};
+use crate::store::{BlobName, LocalStore, Progress, Result, StoreError, crash_point};
 
 /// Files that are pushed at a time in the background.
 const FILES: usize = 32;
@@ -30,6 +30,8 @@ struct State {
     /// Names to push, first come, first served; those that are not in `queued` do not count.
     order: VecDeque<BlobName>,
     queued: HashSet<BlobName>,
+    /// Names whose push is under way, or about to be.
+    working: HashMap<BlobName, usize>,
     /// Names whose entries an earlier mount left: their content may have changed without a commit.
     found: HashSet<BlobName>,
     /// What the service does not take, for the engine to save.
@@ -83,11 +85,23 @@ impl Queue {
                 while let Some(name) = state.order.pop_front() {
                     // What was forgotten is still in the order.
                     if state.queued.remove(&name) {
+                        *state.working.entry(name.clone()).or_default() += 1;
                         return Some(name);
                     }
                 }
             }
             more.await;
+        }
+    }
+
+    /// The push of a name is over, however it went.
+    fn done(&self, name: &BlobName) {
+        let working = &mut self.state.lock().working;
+        if let Some(count) = working.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                working.remove(name);
+            }
         }
     }
 
@@ -105,7 +119,7 @@ impl Queue {
     /// Whether a name waits to be pushed again, perhaps because an answer was lost.
     pub(super) fn holds(&self, name: &BlobName) -> bool {
         let state = self.state.lock();
-        state.queued.contains(name) || state.found.contains(name)
+        state.queued.contains(name) || state.working.contains_key(name) || state.found.contains(name)
     }
 
     pub(super) fn note_pushed(&self, name: &BlobName) {
@@ -127,8 +141,12 @@ impl Queue {
 
     /// A name that was moved is pushed under its new one.
     pub(super) fn rename(&self, from: &BlobName, to: &BlobName) {
-        let found = self.state.lock().found.contains(from);
-        let queued = self.state.lock().queued.contains(from);
+        let (found, queued) = {
+            let state = self.state.lock();
+            // Whoever was about to push the old name finds nothing there any more.
+            let queued = state.queued.contains(from) || state.working.contains_key(from);
+            (state.found.contains(from), queued)
+        };
         self.forget(from);
         if found {
             self.state.lock().found.insert(to.clone());
@@ -175,7 +193,10 @@ async fn work(queue: Arc<Queue>, mirror: Weak<Mirror>) {
     let mut wait = FIRST_WAIT;
     while let Some(name) = queue.next().await {
         let Some(mirror) = mirror.upgrade() else { return };
-        if mirror.push_queued(&name).await {
+        mirror.old_leases.settled().await;
+        let answered = mirror.push_queued(&name).await;
+        queue.done(&name);
+        if answered {
             wait = FIRST_WAIT;
         } else {
             drop(mirror);
@@ -189,6 +210,7 @@ impl Mirror {
     /// [`Upstream::push`](crate::store::Upstream::push) with write-back: writers wait only while too much is not pushed.
     pub(super) async fn push_later(&self, name: &BlobName, fence: Fence) -> Result<()> {
         self.sidecars.note_fence(name, self.length_here(name)?, !fence.check_version)?;
+        crash_point("push_later_after_note");
         self.queue.add(name);
         while self.sidecars.unpushed_total().1 > self.options.unpushed_bytes {
             let _ = tokio::time::timeout(ROOM_CHECK, self.queue.less.notified()).await;

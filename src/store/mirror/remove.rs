@@ -4,13 +4,15 @@
 //! one before its last entry is removed.
 
 use super::known::parent_prefix;
+use super::moving::is_copy_of;
 use super::refresh::IS_FOLDER;
 use super::state::{Sidecar, Unpushed};
+use super::turns::Scope;
 use super::{Mirror, PUSH_TOKEN};
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
     BlobName, BlobPath, BlobStore, DeleteSnapshots, ListItem, ListQuery, LocalStore, NewContent,
-    Preconditions, Result, StoreError,
+    Preconditions, Result, StoreError, crash_point,
 };
 
 impl Mirror {
@@ -18,22 +20,42 @@ impl Mirror {
     pub(super) async fn remove_there(&self, name: &BlobName, fence: Fence) -> Result<Settling> {
         let turn = self.turns.take_name(name.as_str()).await;
         let maybe_sent = self.queue.holds(name);
-        // First, so that a crash never brings back what was to be removed.
-        let entry = self.sidecars.drop_unpushed(name)?;
+        // It is dropped last: a mount that dies before must not be left with an older version that nobody removed.
+        let entry = self.sidecars.note_removing(name, true)?;
+        if let Err(error) = self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
+            self.sidecars.note_removing(name, false)?;
+            return Err(error);
+        }
+        crash_point("remove_there_after_delete");
+        self.sidecars.drop_unpushed(name)?;
         self.queue.forget(name);
-        match self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
-            Ok(()) => {
-                self.sidecars.forget(name)?;
-                self.known.lock().forget(name.as_str());
-                Ok(Settling::until_dropped(turn))
-            }
-            Err(error) => {
-                if let Some(entry) = entry {
-                    self.sidecars.restore_unpushed(name, entry)?;
+        self.sidecars.forget(name)?;
+        self.known.lock().forget(name.as_str());
+        Ok(Settling::until_dropped(turn))
+    }
+
+    /// [`Upstream::remove_moved`].
+    pub(super) async fn remove_wherever(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
+        let names = || std::iter::once(name).chain(perhaps_at);
+        // Not while the rename is being finished.
+        let scopes = names().map(|name| Scope::Name(name.as_str().to_owned())).collect();
+        let _turn = self.turns.take(scopes).await;
+        // It is noted elsewhere that the blob goes; a push must not meet its own removal.
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        let Some(was) = self.sidecars.get(name)?.and_then(|sidecar| sidecar.there) else { return Ok(()) };
+        for name in names() {
+            let at = self.there(name)?;
+            let Some(found) = self.version(&at).await? else { continue };
+            if found.etag == was || is_copy_of(&found, was) {
+                let condition = Preconditions::if_version(found.etag);
+                match self.service.delete_blob(&at, DeleteSnapshots::Include, &condition).await {
+                    Ok(()) | Err(StoreError::BlobNotFound(_) | StoreError::ConditionNotMet) => {}
+                    Err(error) => return Err(error),
                 }
-                Err(error)
             }
         }
+        Ok(())
     }
 
     async fn delete_there(

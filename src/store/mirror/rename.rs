@@ -14,7 +14,7 @@ use std::time::Instant;
 use futures_util::{StreamExt, stream};
 
 use super::journal::{Note, Over, TOUCH};
-use super::moving::{Move, Moved, is_marked};
+use super::moving::{Move, Moved, is_marked, marked_version};
 use super::refresh::{IS_FOLDER, is_away};
 use super::state::{Unpushed, new_token};
 use super::turns::Scope;
@@ -34,6 +34,13 @@ const PAGE: usize = 1000;
 
 /// What was moved, by the old name in the container.
 type Done = HashMap<String, Moved>;
+/// What an exchange moved from each of its names, as far as it is known.
+#[derive(Debug, Default)]
+struct Exchanged {
+    from: Option<Moved>,
+    to: Option<Moved>,
+}
+
 /// One of them as it ends: nothing was moved if it was not there any more.
 type MovedName = Result<(String, Option<Moved>)>;
 
@@ -62,9 +69,11 @@ impl Mirror {
                 self.push_below(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
+                crash_point("rename_there_after_move");
                 self.rename_state(from, to, tree, &done)?;
             }
         }
+        crash_point("rename_there_after_state");
         Ok(Settling::until_dropped(turn))
     }
 
@@ -353,18 +362,20 @@ impl Mirror {
             };
             self.copy_marked(&found, &step).await?;
             crash_point("exchange_after_aside");
-            self.finish_exchange(&note).await?;
-            self.end_rename(&note).await
+            let moved = self.finish_exchange(&note).await?;
+            self.end_rename(&note).await?;
+            Ok(moved)
         };
-        let done = done.await;
+        let done: Result<Exchanged> = done.await;
         self.renaming.lock().remove(&note.token);
         if done.is_err() {
             self.leftovers.notify_one();
         }
-        done?;
-        // Which content is whose is asked again.
+        let Exchanged { from, to } = done?;
+        let moved = |moved: Option<Moved>| moved.map(|moved| (moved.was, moved.is));
+        self.sidecars.exchange((one, moved(from)), (other, moved(to)))?;
+        self.contents.exchanged(one, other);
         for name in [one, other] {
-            self.sidecars.forget(name)?;
             self.known.lock().forget(name.as_str());
         }
         Ok(())
@@ -376,12 +387,13 @@ impl Mirror {
     }
 
     /// The rest of an exchange whose second blob may have been put aside. Can be repeated.
-    async fn finish_exchange(&self, note: &Note) -> Result<()> {
+    async fn finish_exchange(&self, note: &Note) -> Result<Exchanged> {
         let at = |name: &str| {
             Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
         };
         let (from, to, aside) = (at(&note.from)?, at(&note.to)?, self.aside(note)?);
-        let Some(kept) = self.version(&aside).await? else { return Ok(()) };
+        let mut done = Exchanged::default();
+        let Some(kept) = self.version(&aside).await? else { return Ok(done) };
         let always = Preconditions::default();
         let marked = async |at: &BlobPath| {
             Ok::<_, StoreError>(self.version(at).await?.is_some_and(|found| is_marked(&found, &note.token)))
@@ -390,16 +402,18 @@ impl Mirror {
             let found =
                 self.version(&from).await?.ok_or_else(|| StoreError::BlobNotFound(from.to_string()))?;
             let step = Move { from: &from, to: &to, target: always.clone(), lease: None, token: &note.token };
-            self.copy_marked(&found, &step).await?;
+            let is = self.copy_marked(&found, &step).await?.etag;
+            done.from = Some(Moved { was: found.etag, is });
             crash_point("exchange_after_copy");
         }
         if !marked(&from).await? {
             let step =
                 Move { from: &aside, to: &from, target: always.clone(), lease: None, token: &note.token };
-            self.copy_marked(&kept, &step).await?;
+            let is = self.copy_marked(&kept, &step).await?.etag;
+            done.to = marked_version(&kept, &note.token).map(|was| Moved { was, is });
         }
         match self.service.delete_blob(&aside, DeleteSnapshots::Include, &always).await {
-            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
+            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(done),
             Err(error) => Err(error),
         }
     }

@@ -1,4 +1,5 @@
-//! What is known of a blob besides the blob: its sidecar, its blocks, and what of it is not pushed.
+//! What is known of a blob besides the blob: its sidecar, its blocks, and what of it is not pushed. And the
+//! leases that are held.
 //!
 //! Each is a small blob in a container of its own, under the blob's name. A sidecar that does not fit the blob (it names
 //! another version of the mirror's) says nothing: the blob is then taken as unknown, and its content as not here. An
@@ -15,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::share::Moment;
+use crate::share::lease::LeaseId;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::{
     BlobName, BlobPath, BlobStore, ContainerName, ETag, ListItem, ListQuery, LocalStore, Metadata,
@@ -25,6 +27,7 @@ use crate::store::{
 const STATE: &str = "mirror-state";
 const BLOCKS: &str = "mirror-blocks";
 const UNPUSHED: &str = "mirror-unpushed";
+const LEASES: &str = "mirror-leases";
 /// Where a mirror keeps its own name, among the sidecars. No blob of a share is called that.
 const OWNER: &str = ".leasefs/owner";
 /// The first byte of everything that is stored here; changes with its form.
@@ -90,6 +93,8 @@ pub struct Unpushed {
     pub token: String,
     /// Whether the push may go over a version that somebody else made meanwhile.
     pub unchecked: bool,
+    /// The blob is being removed: should it be gone there, it is to go here, too.
+    pub removing: bool,
 }
 
 /// What is kept in memory of an unpushed entry.
@@ -157,6 +162,7 @@ pub struct Sidecars {
     state: ContainerName,
     blocks: ContainerName,
     unpushed: ContainerName,
+    leases: ContainerName,
     stripes: [Mutex<()>; STRIPES],
     /// Names that have an unpushed entry.
     waiting: Mutex<AllWaiting>,
@@ -180,6 +186,7 @@ impl Sidecars {
         };
         let (state, blocks, unpushed) =
             (container(STATE).await?, container(BLOCKS).await?, container(UNPUSHED).await?);
+        let leases = container(LEASES).await?;
         let stripes = std::array::from_fn(|_| Mutex::default());
         let waiting = names_in(&store, &unpushed).await?;
         Ok(Self {
@@ -187,6 +194,7 @@ impl Sidecars {
             state,
             blocks,
             unpushed,
+            leases,
             stripes,
             waiting: Mutex::new(AllWaiting { names: waiting, ..AllWaiting::default() }),
         })
@@ -313,6 +321,18 @@ impl Sidecars {
         }
     }
 
+    /// Notes that a blob with changes is being removed, or that it stays after all. Answers what is not pushed of it.
+    pub(super) fn note_removing(&self, name: &BlobName, removing: bool) -> Result<Option<Unpushed>> {
+        let _one_at_a_time = self.stripe(name).lock();
+        if !self.is_unpushed(name) {
+            return Ok(None);
+        }
+        let Some(entry) = self.read_unpushed(name)? else { return Ok(None) };
+        let entry = Unpushed { removing, ..entry };
+        self.write(&self.unpushed, name, &entry)?;
+        Ok(Some(entry))
+    }
+
     /// Everything up to the change of this number was pushed. Answers whether that was all.
     pub(super) fn settle(&self, name: &BlobName, number: u64) -> Result<bool> {
         let _one_at_a_time = self.stripe(name).lock();
@@ -343,19 +363,43 @@ impl Sidecars {
     /// Takes what is known of a blob along to its new name, whose version at the service is `there` now if it had the
     /// version `was`. What belongs to any other version is not believed any more.
     pub(super) fn rename(&self, from: &BlobName, to: &BlobName, moved: Option<(ETag, ETag)>) -> Result<()> {
-        let sidecar = self.get(from)?;
-        let new = match (sidecar, moved) {
-            (Some(sidecar), Some((was, there))) if sidecar.there == Some(was) => {
-                if let Some(layout) = self.layout(from, was)? {
-                    self.set_layout(to, &Layout { there, ..layout })?;
-                }
-                Some(Sidecar { there: Some(there), ..sidecar })
-            }
-            (Some(sidecar), None) if sidecar.there.is_none() => Some(sidecar),
-            (Some(_) | None, _) => None,
-        };
-        self.update(to, |_| new)?;
+        let (sidecar, layout) = self.moved(from, moved)?;
+        self.replace(to, sidecar, layout)?;
         self.forget(from)
+    }
+
+    /// The same for two blobs that change places.
+    pub(super) fn exchange(
+        &self,
+        (one, one_moved): (&BlobName, Option<(ETag, ETag)>),
+        (other, other_moved): (&BlobName, Option<(ETag, ETag)>),
+    ) -> Result<()> {
+        let (first, second) = (self.moved(one, one_moved)?, self.moved(other, other_moved)?);
+        self.replace(one, second.0, second.1)?;
+        self.replace(other, first.0, first.1)
+    }
+
+    /// What is known of a blob after it was moved.
+    fn moved(
+        &self,
+        from: &BlobName,
+        moved: Option<(ETag, ETag)>,
+    ) -> Result<(Option<Sidecar>, Option<Layout>)> {
+        Ok(match (self.get(from)?, moved) {
+            (Some(sidecar), Some((was, there))) if sidecar.there == Some(was) => {
+                let layout = self.layout(from, was)?.map(|layout| Layout { there, ..layout });
+                (Some(Sidecar { there: Some(there), ..sidecar }), layout)
+            }
+            (Some(sidecar), None) if sidecar.there.is_none() => (Some(sidecar), None),
+            (Some(_) | None, _) => (None, None),
+        })
+    }
+
+    fn replace(&self, name: &BlobName, sidecar: Option<Sidecar>, layout: Option<Layout>) -> Result<()> {
+        if let Some(layout) = layout {
+            self.set_layout(name, &layout)?;
+        }
+        self.update(name, |_| sidecar).map(|_| ())
     }
 
     /// Puts an entry back that was dropped, perhaps under another name.
@@ -372,6 +416,35 @@ impl Sidecars {
         let owner = new_token();
         self.write(&self.state, &name, &owner)?;
         Ok(owner)
+    }
+
+    /// Notes the lease that is held on a blob of the service, or is going to be.
+    pub(super) fn note_lease(&self, at: &BlobName, id: LeaseId) -> Result<()> {
+        let _one_at_a_time = self.stripe(at).lock();
+        self.write(&self.leases, at, &id.0)
+    }
+
+    /// Strikes it out, unless another is noted by now.
+    pub(super) fn strike_lease(&self, at: &BlobName, id: LeaseId) -> Result<()> {
+        let _one_at_a_time = self.stripe(at).lock();
+        match self.noted_lease(at)? {
+            Some(noted) if noted == id => self.delete(&self.leases, at),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn noted_lease(&self, at: &BlobName) -> Result<Option<LeaseId>> {
+        Ok(self.read(&self.leases, at)?.and_then(|bytes| decode(&bytes)).map(LeaseId))
+    }
+
+    /// All leases that are noted.
+    pub(super) async fn noted_leases(&self) -> Result<Vec<(BlobName, LeaseId)>> {
+        let mut noted = Vec::new();
+        for name in names_in(&self.store, &self.leases).await?.into_keys() {
+            let name = BlobName::new(name)?;
+            noted.extend(self.noted_lease(&name)?.map(|id| (name, id)));
+        }
+        Ok(noted)
     }
 
     /// Whether a name has changes that are not pushed.
@@ -439,7 +512,13 @@ impl Sidecars {
         let bytes = encode(value)?;
         let (new, always) = (NewContent::default(), Preconditions::default());
         if bytes.len() as u64 <= self.store.inline_max() {
-            return self.store.put_small(&at, bytes, new, &always).map(|_| ());
+            return match self.store.put_small(&at, bytes.clone(), new, &always) {
+                // That something was pushed is what lets its content go: a full disk must not forbid to say so.
+                Err(StoreError::Full) if *container != self.leases => {
+                    self.store.put_before_freeing(&at, bytes)
+                }
+                other => other.map(|_| ()),
+            };
         }
         let scratch = self.store.scratch()?;
         let written = std::os::unix::fs::FileExt::write_all_at(&**scratch.file(), &bytes, 0);

@@ -1,0 +1,107 @@
+//! Death of a daemon whose share is elsewhere: killed at any moment, and at every named point between the mount, its
+//! cache directory and the service. Whatever was acknowledged is on the next mount and, once that has pushed what was
+//! left, at the service; what was under way has happened or not, as a whole; and nobody waits for the dead one's leases.
+//!
+//! A failing seed is a bug report: `LEASEFS_SEED=n cargo test --test remote_crash`. Needs root and /dev/fuse; says so and
+//! passes without them.
+
+// A test that cannot go on stops. Helper modules of several tests.
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+
+#[path = "crash/dice.rs"]
+mod dice;
+#[path = "share/holder.rs"]
+mod holder;
+#[path = "remote_crash/leases.rs"]
+mod leases;
+#[path = "remote/machine.rs"]
+mod machine;
+#[path = "remote_crash/named.rs"]
+mod named;
+#[path = "crash/random.rs"]
+mod random;
+#[path = "remote_crash/rig.rs"]
+mod rig;
+#[path = "crash/tree.rs"]
+mod tree;
+#[path = "crash/writer.rs"]
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use dice::Dice;
+use rig::Rig;
+use writer::Writer;
+
+/// Kills for each way of writing.
+const KILLS: usize = 40;
+
+/// The daemon lives at most so long after the writers have begun.
+const LIFE: Duration = Duration::from_millis(300);
+
+/// The mirror is checked after so many kills.
+const CHECK_EVERY: usize = 10;
+
+fn seed() -> u64 {
+    let given = std::env::var("LEASEFS_SEED").ok();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into();
+    given.map_or_else(now, |seed| seed.parse().expect("LEASEFS_SEED is a number"))
+}
+
+/// Two writers work until the daemon is killed at a random moment.
+fn burst(rig: &mut Rig, writers: &mut [Writer], life: Duration, dying: &AtomicBool) {
+    dying.store(false, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(|| writer.work());
+        }
+        std::thread::sleep(life);
+        dying.store(true, Ordering::SeqCst);
+        rig.kill();
+    });
+}
+
+fn random_kills(options: &[&str]) {
+    let seed = seed();
+    println!("LEASEFS_SEED={seed} {options:?}");
+    let Some(mut rig) = Rig::new(options) else { return };
+    let mut dice = Dice::new(seed);
+    rig.start();
+    let dying = Arc::new(AtomicBool::new(false));
+    let mut writers = ["one", "two"].map(|name| {
+        let mut writer = Writer::new(&rig.dir(), name, dice.number(), &dying);
+        writer.far = true;
+        writer
+    });
+    for round in 1..=KILLS {
+        let life = LIFE.mul_f64(dice.roll(1000) as f64 / 1000.0);
+        burst(&mut rig, &mut writers, life, &dying);
+        rig.start();
+        rig.finish_renames();
+        for writer in &mut writers {
+            writer.settle().unwrap_or_else(|wrong| {
+                panic!("seed {seed}, kill {round}: {wrong}\nlog:\n{}", rig.log());
+            });
+        }
+        if round % CHECK_EVERY == 0 {
+            rig.stop();
+            rig.check();
+            rig.start();
+        }
+        rig.same_at_the_service(&format!("seed {seed}, kill {round}"));
+    }
+    rig.stop();
+    rig.check();
+}
+
+#[test]
+fn random_kills_of_a_remote_mount_lose_nothing_acknowledged() {
+    random_kills(&[]);
+}
+
+#[test]
+fn random_kills_with_write_back_lose_nothing_acknowledged() {
+    random_kills(&["--write-back"]);
+}

@@ -1,0 +1,237 @@
+//! A remote mount whose daemon is meant to die: our own child in the foreground, on a service that lives on.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, umount2};
+use nix::sys::resource::{Resource, setrlimit};
+
+use crate::machine::{PATIENCE, Sdk, Service, can_mount};
+use crate::tree::{self, SeenKind};
+
+const LEASEFS: &str = env!("CARGO_BIN_EXE_leasefs");
+const CONTAINER: &str = "team";
+
+/// One mount at a time, as in the tests of a mount on this machine: a process that another test starts gets copies of all
+/// open files for a moment, and when it closes them the daemon commits.
+static ALONE: Mutex<()> = Mutex::new(());
+
+pub struct Rig {
+    _alone: MutexGuard<'static, ()>,
+    pub service: Service,
+    pub sdk: Sdk,
+    runtime: tokio::runtime::Runtime,
+    folder: tempfile::TempDir,
+    options: Vec<String>,
+    daemon: Option<Daemon>,
+}
+
+struct Daemon {
+    child: Child,
+    /// Kept open: the daemon's own words must not fail.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Rig {
+    /// A service and a place for a mount with these options; nothing is mounted yet. None where this machine cannot.
+    pub fn new(options: &[&str]) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Children inherit it: a daemon that aborts on purpose needs no picture of its memory.
+        setrlimit(Resource::RLIMIT_CORE, 0, 0).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("mount")).unwrap();
+        let service = Service::start();
+        let sdk = service.sdk(CONTAINER);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Some(Self { _alone: alone, service, sdk, runtime, folder, options, daemon: None })
+    }
+
+    /// Waits for what a client of the service does.
+    pub fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    pub fn dir(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir().join(name)
+    }
+
+    /// What the daemons said last.
+    pub fn log(&self) -> String {
+        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let mut told = lines[lines.len().saturating_sub(60)..].join("\n");
+        told.push_str("\nat the service:");
+        for name in self.wait(self.sdk.all_names()) {
+            let size = self.wait(self.sdk.get(&name)).map(|bytes| bytes.len());
+            told.push_str(&format!("\n  {name}: {size:?}"));
+        }
+        told
+    }
+
+    /// Mounts, over a dead mount if there is one.
+    pub fn start(&mut self) {
+        assert!(self.spawn(None), "the mount does not start:\n{}", self.log());
+    }
+
+    /// Mounts with a daemon that dies at `point`. Says whether it lived long enough to serve.
+    pub fn start_doomed(&mut self, point: &str) -> bool {
+        self.spawn(Some(point))
+    }
+
+    fn spawn(&mut self, point: Option<&str>) -> bool {
+        assert!(self.daemon.is_none(), "one daemon at a time");
+        // The dead mount below would only pile up.
+        umount2(&self.dir(), MntFlags::MNT_DETACH).ok();
+        let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(LEASEFS);
+        command
+            .args(["mount", "--foreground", "--log", "debug", "--cache-dir"])
+            .arg(self.folder.path().join("cache"));
+        command.args(&self.options).arg(self.service.container(CONTAINER)).arg(self.dir());
+        command.env_remove("LEASEFS_CRASH_AT").envs(point.map(|point| ("LEASEFS_CRASH_AT", point)));
+        command.env("XDG_STATE_HOME", self.folder.path()).env("LEASEFS_EXPERIMENTAL", "remote");
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        let mut ready = false;
+        while !ready && stdout.read_line(&mut line).unwrap() > 0 {
+            ready = line.contains("is mounted at");
+            line.clear();
+        }
+        self.daemon = Some(Daemon { child, _stdout: stdout });
+        ready
+    }
+
+    /// Kills the daemon without warning.
+    pub fn kill(&mut self) {
+        let mut daemon = self.daemon.take().expect("a daemon to kill");
+        daemon.child.kill().unwrap();
+        let status = daemon.child.wait().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "it ended before: {status}\n{}", self.log());
+    }
+
+    /// Asks the daemon to end, by `leasefs umount`. What that says is not judged here.
+    pub fn ask_to_end(&self) {
+        drop(Command::new(LEASEFS).arg("umount").arg(self.dir()).output().expect("leasefs runs"));
+    }
+
+    /// Unmounts in order.
+    pub fn stop(&mut self) {
+        self.ask_to_end();
+        let status = self.ended().expect("the daemon ends after umount");
+        assert!(status.success(), "the daemon ended with {status}:\n{}", self.log());
+    }
+
+    /// Waits for the end of the daemon, and says how it was. None if it goes on.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        let daemon = self.daemon.as_mut()?;
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = daemon.child.try_wait().unwrap() {
+                self.daemon = None;
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        None
+    }
+
+    /// Runs the store's own check on the mirror. Nothing may be mounted.
+    pub fn check(&self) {
+        assert!(self.daemon.is_none());
+        let mirrors: Vec<_> = fs::read_dir(self.folder.path().join("cache")).unwrap().collect();
+        assert_eq!(mirrors.len(), 1, "{mirrors:?}");
+        let mirror = mirrors[0].as_ref().unwrap().path();
+        let output = Command::new(LEASEFS).args(["check", "--data"]).arg(mirror).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "check: {}\n{}", String::from_utf8_lossy(&said), self.log());
+    }
+
+    fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            assert!(Instant::now() < deadline, "{what} does not come:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until no rename is half done.
+    pub fn finish_renames(&self) {
+        self.until("the end of all renames", || {
+            let names = self.wait(self.sdk.all_names());
+            !names.iter().any(|name| name.starts_with(".leasefs/renames/"))
+        });
+        // A look that begins in the moment in which one ends shows the old names until attributes are asked for again.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+
+    /// Waits until the service has everything.
+    pub fn drained(&self) {
+        self.until("the end of the queue", || {
+            let output = Command::new(LEASEFS).args(["status", "--json"]).arg(self.dir()).output().unwrap();
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            status["mounts"][0]["service"]["waiting_files"].as_u64() == Some(0)
+        });
+    }
+
+    /// Once everything is pushed, the service has what the mount shows, and nothing else.
+    pub fn same_at_the_service(&self, when: &str) {
+        self.drained();
+        let seen = tree::look(&self.dir()).unwrap();
+        for (path, node) in &seen {
+            if let SeenKind::File(bytes) = &node.kind {
+                let there = self.wait(self.sdk.get(path));
+                let size = there.as_ref().map(Vec::len);
+                let (here, log) = (bytes.len(), self.log());
+                assert!(
+                    there.as_ref() == Some(bytes),
+                    "{when}: {path}: the mount has {here} bytes, the service {size:?}\n{log}"
+                );
+            }
+        }
+        let names = self.wait(self.sdk.names());
+        let extra: Vec<_> = names.iter().filter(|name| !seen.contains_key(name.as_str())).collect();
+        assert!(extra.is_empty(), "{when}: only the service has {extra:?}\n{}", self.log());
+        assert!(
+            !names.iter().any(|name| name.contains(".conflict-")),
+            "{when}: nobody was in the way: {names:?}\n{}",
+            self.log()
+        );
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.child.kill().ok();
+            daemon.child.wait().ok();
+        }
+        for _ in 0..4 {
+            umount2(&self.dir(), MntFlags::MNT_DETACH).ok();
+        }
+    }
+}
+
+/// Whether the process ended itself.
+pub fn crashed(status: Option<ExitStatus>) -> bool {
+    status.is_some_and(|status| status.signal() == Some(libc::SIGABRT))
+}
+
+/// Whether anything is at a path.
+pub fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
