@@ -91,6 +91,10 @@ impl Backend {
     /// engine. Must be called on the runtime.
     pub(super) fn serve_files(&self, plan: &MountPlan) -> Result<Option<FilesEndpoint>, CliError> {
         let Some(endpoint) = &plan.files else { return Ok(None) };
+        if let Some(remote) = &plan.remote {
+            let shares = Shares::of_remote(Arc::clone(&self.engine), remote.source.container.clone());
+            return endpoint.start_files(shares).map(Some);
+        }
         let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&self.store);
         let shares = Shares::new(store, self.config.clone());
         shares.adopt(Arc::clone(&self.engine));

@@ -130,9 +130,9 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
-        if remote.is_some() && (settings.blob_addr.is_some() || settings.files_addr.is_some()) {
+        if remote.is_some() && settings.blob_addr.is_some() {
             let text =
-                "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
+                "--blob-addr is for the embedded store; the blobs of a remote share are served already";
             return Err(CliError::Usage(text.to_owned()));
         }
         let at =

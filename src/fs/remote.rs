@@ -86,7 +86,7 @@ impl Engine {
         self.remote.as_ref().map(|remote| remote.attr_ttl)
     }
 
-    /// Where the lease of a blob is kept.
+    /// Where a blob, and its lease, is at the service.
     pub(super) fn lease_place(&self, at: &BlobPath) -> Result<BlobPath> {
         match self.upstream() {
             Some(upstream) => Ok(upstream.there(&at.name)?),
@@ -300,7 +300,7 @@ impl Engine {
         }
     }
 
-    async fn let_service_win(&self, name: &BlobName) {
+    pub(super) async fn let_service_win(&self, name: &BlobName) {
         if let Some(upstream) = self.upstream()
             && let Err(error) = upstream.give_up(name).await
         {

@@ -20,6 +20,7 @@ use super::{Engine, EngineConfig};
 
 mod about;
 mod document;
+mod elsewhere;
 mod room;
 mod snapshots;
 
@@ -37,6 +38,8 @@ pub struct Shares {
     /// How engines behave that are started here.
     config: EngineConfig,
     running: Mutex<HashMap<ContainerName, Running>>,
+    /// The share of a mount whose blobs are elsewhere: there is no other then.
+    only: Option<elsewhere::Only>,
     /// Held by whoever starts or ends an engine.
     changing: tokio::sync::Mutex<()>,
     /// How much shares hold, of those that somebody asked about.
@@ -66,13 +69,18 @@ impl std::fmt::Debug for Shares {
 impl Shares {
     /// The shares of `store`; engines that are started here behave as `config` says.
     pub fn new(store: Arc<dyn BlobStore>, config: EngineConfig) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::empty(store, config))
+    }
+
+    fn empty(store: Arc<dyn BlobStore>, config: EngineConfig) -> Self {
+        Self {
             store,
             config,
             running: Mutex::default(),
+            only: None,
             changing: tokio::sync::Mutex::default(),
             counted: Mutex::default(),
-        })
+        }
     }
 
     /// Takes in the engine of a mount. Before anybody asks for its share.
@@ -84,7 +92,7 @@ impl Shares {
 
     /// Calls on a share that exists.
     pub async fn open(&self, name: &ContainerName) -> Result<Requests> {
-        match self.store.container_properties(name, None).await {
+        match self.store.container_properties(&self.container(name)?, None).await {
             Ok(_) => {}
             Err(StoreError::ContainerNotFound(_)) => return Err(FsError::NoShare),
             Err(error) => return Err(error.into()),

@@ -112,12 +112,12 @@ impl Stopped {
 
 /// A client of the service.
 pub struct Sdk {
-    store: Arc<AzureStore>,
+    pub store: Arc<AzureStore>,
     source: Source,
 }
 
 impl Sdk {
-    fn at(&self, name: &str) -> BlobPath {
+    pub fn at(&self, name: &str) -> BlobPath {
         BlobPath::new(self.source.container.clone(), BlobName::new(name).unwrap())
     }
 

@@ -7,12 +7,14 @@
 //!
 //! * [`FilePath`]: paths. [`Entry`], [`SmbAttributes`], [`SmbChange`]: what is told and changed about a file.
 //! * `brief`: the short open. [`Failure`]: why a call failed, and who was in the way.
+//! * `elsewhere`: what a share whose blobs are elsewhere adds: questions to the service before, pushes after.
 //! * `read`, `write`, `create`, `properties`, `remove`, `rename`, `list`, `leases`, `handles`, `permissions`: the calls.
 //!
 //! Knows no protocol: neither headers nor statuses. Never judges share modes itself.
 
 mod brief;
 mod create;
+mod elsewhere;
 mod entry;
 mod failure;
 mod frozen;
