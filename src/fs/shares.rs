@@ -25,6 +25,7 @@ mod room;
 mod snapshots;
 
 pub use about::{ShareInfo, ShareSettings};
+pub use room::Grant;
 
 /// So many engines run at most besides those that are in use.
 const IDLE_MAX: usize = 64;
@@ -42,8 +43,8 @@ pub struct Shares {
     only: Option<elsewhere::Only>,
     /// Held by whoever starts or ends an engine.
     changing: tokio::sync::Mutex<()>,
-    /// How much shares hold, of those that somebody asked about.
-    counted: Mutex<HashMap<ContainerName, room::Counted>>,
+    /// How much room shares have left, of those that have a limit.
+    rooms: Mutex<HashMap<ContainerName, Arc<room::Room>>>,
 }
 
 struct Running {
@@ -79,7 +80,7 @@ impl Shares {
             running: Mutex::default(),
             only: None,
             changing: tokio::sync::Mutex::default(),
-            counted: Mutex::default(),
+            rooms: Mutex::default(),
         }
     }
 

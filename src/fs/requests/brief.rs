@@ -23,7 +23,7 @@ use super::super::error::{FsError, Result};
 use super::super::file::OpenFile;
 use super::super::gate::{Claim, Closing, OpenPermit};
 use super::super::guards::Turn;
-use super::super::holders::{FrontEnd, Holder};
+use super::super::holders::Holder;
 use super::super::names::Segment;
 use super::super::nodes::{Ino, ROOT};
 use super::super::open::{Attached, TakeLease};
@@ -215,7 +215,7 @@ impl Requests {
 
     async fn pass_gate(&self, ino: Ino, claim: Claim, lease: LeaseRule) -> Answer<OpenPermit> {
         let gate = &self.engine.gate;
-        let holder = Holder { front_end: FrontEnd::Rest, thread: 0, uid: 0, since: now() };
+        let holder = Holder::rest(self.client, now());
         let shows_lease = matches!(lease, LeaseRule::Write(Some(_)));
         let mut tries = 0;
         loop {

@@ -77,7 +77,7 @@ impl Shares {
             return Err(FsError::ShareHasSnapshots);
         }
         self.end(name).await?;
-        self.counted.lock().remove(name);
+        self.rooms.lock().remove(name);
         let conditions = Preconditions { lease, ..Preconditions::default() };
         let deleted = match self.store.local() {
             Some(local) => local.delete_container_with(name, snapshots, &conditions).await,
