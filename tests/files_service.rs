@@ -12,6 +12,8 @@ mod common;
 
 #[path = "files_service/access.rs"]
 mod access;
+#[path = "files_service/accounts.rs"]
+mod accounts;
 #[path = "files_service/bad_input.rs"]
 mod bad_input;
 #[path = "files_service/files.rs"]

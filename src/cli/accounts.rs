@@ -18,7 +18,6 @@ use std::sync::Arc;
 use super::backend;
 use super::error::CliError;
 use crate::rest::auth::Accounts;
-use crate::rest::blobs::{ServedStore, Stores};
 use crate::store::embedded::EmbeddedStore;
 
 /// A file with accounts larger than this is not one.
@@ -81,13 +80,16 @@ pub(super) fn private_text(path: &Path, max: u64) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| e.to_string())
 }
 
-/// The stores of an endpoint's accounts.
+/// Stores by the names of their accounts.
+pub(super) type StoresOf = BTreeMap<String, Arc<EmbeddedStore>>;
+
+/// The stores of the accounts of all endpoints of a process.
 #[derive(Debug)]
 pub(super) struct AccountStores {
     data: PathBuf,
     /// The store in the data directory itself; whoever opened it closes it.
     own: Arc<EmbeddedStore>,
-    more: BTreeMap<String, Arc<EmbeddedStore>>,
+    more: StoresOf,
 }
 
 impl AccountStores {
@@ -96,13 +98,18 @@ impl AccountStores {
         Self { data: data.to_owned(), own, more: BTreeMap::new() }
     }
 
+    /// The store in the data directory itself.
+    pub(super) fn own(&self) -> &Arc<EmbeddedStore> {
+        &self.own
+    }
+
     /// One account, whatever its name: the containers are those in the data directory.
-    pub(super) fn single(&self, name: &str) -> Stores {
-        Stores::from([(name.to_owned(), self.own.durable_user() as Arc<dyn ServedStore>)])
+    pub(super) fn single(&self, name: &str) -> StoresOf {
+        StoresOf::from([(name.to_owned(), Arc::clone(&self.own))])
     }
 
     /// A store for each account of a file. A store that is open stays so, also when its account is gone.
-    pub(super) async fn of(&mut self, file: &AccountsFile) -> Result<Stores, CliError> {
+    pub(super) async fn of(&mut self, file: &AccountsFile) -> Result<StoresOf, CliError> {
         let owner = owner_of(&self.data, &file.first)?;
         if !file.accounts.knows(&owner) {
             tracing::warn!(
@@ -110,10 +117,10 @@ impl AccountStores {
                 "the containers of this account are not served: the file does not name it"
             );
         }
-        let mut stores = Stores::new();
+        let mut stores = StoresOf::new();
         for name in file.accounts.names() {
-            let store =
-                if name == owner { self.own.durable_user() } else { self.other(name).await?.durable_user() };
+            let store = if name == owner { &self.own } else { self.other(name).await? };
+            let store = Arc::clone(store);
             stores.insert(name.to_owned(), store);
         }
         Ok(stores)

@@ -13,7 +13,7 @@ use nix::unistd::{getgid, getuid};
 use super::config::MountPlan;
 use super::control::{Status, Steward};
 use super::detach;
-use super::endpoint::{Endpoint, FilesEndpoint};
+use super::endpoint::{Endpoints, ShareMaker};
 use super::error::CliError;
 use super::overview;
 use super::processes;
@@ -79,22 +79,21 @@ impl Backend {
         Ok(Self { store, engine, config, note, keep_rest: AtomicBool::new(false) })
     }
 
-    /// Serves the blobs too, if the plan says so. Must be called on the runtime.
-    pub(super) async fn serve_blobs(&self, plan: &MountPlan) -> Result<Option<Endpoint>, CliError> {
-        match &plan.blobs {
-            Some(endpoint) => endpoint.start(&plan.data, &self.store).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// Serves the files of all shares too, if the plan says so: those of the mounted share through the mount's own
+    /// Serves the blobs and the files too, if the plan says so: the files of the mounted share through the mount's own
     /// engine. Must be called on the runtime.
-    pub(super) fn serve_files(&self, plan: &MountPlan) -> Result<Option<FilesEndpoint>, CliError> {
-        let Some(endpoint) = &plan.files else { return Ok(None) };
-        let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(&self.store);
-        let shares = Shares::new(store, self.config.clone());
-        shares.adopt(Arc::clone(&self.engine));
-        endpoint.start_files(shares).map(Some)
+    pub(super) async fn serve(&self, plan: &MountPlan) -> Result<Endpoints, CliError> {
+        let own = match &plan.remote {
+            Some(remote) => Shares::of_remote(Arc::clone(&self.engine), remote.source.container.clone()),
+            None => {
+                let shares = shares_with(&self.store, self.config.clone());
+                shares.adopt(Arc::clone(&self.engine));
+                shares
+            }
+        };
+        let config = self.config.clone();
+        let other = Box::new(move |store: &Arc<EmbeddedStore>| shares_with(store, config.clone()));
+        let plans = (plan.blobs.as_ref(), plan.files.as_ref());
+        Endpoints::start(plans, (&plan.data, &self.store), ShareMaker { own, other }).await
     }
 
     /// Mounts the share at the canonical path `mountpoint`. Must be called on the runtime.
@@ -183,6 +182,10 @@ pub(super) fn shares(store: &Arc<EmbeddedStore>) -> Arc<Shares> {
         fencing: Fencing::default(),
         mandatory_locks: false,
     };
+    shares_with(store, config)
+}
+
+fn shares_with(store: &Arc<EmbeddedStore>, config: EngineConfig) -> Arc<Shares> {
     let store: Arc<dyn BlobStore> = Arc::<EmbeddedStore>::clone(store);
     Shares::new(store, config)
 }

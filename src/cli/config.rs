@@ -130,14 +130,18 @@ impl MountPlan {
         if settings.share_rules.len() > RULES_MAX {
             return Err(CliError::Usage(format!("there are more than {RULES_MAX} share rules")));
         }
-        if remote.is_some() && (settings.blob_addr.is_some() || settings.files_addr.is_some()) {
+        if remote.is_some() && settings.blob_addr.is_some() {
             let text =
-                "--blob-addr and --files-addr are for the embedded store; a remote share is served already";
+                "--blob-addr is for the embedded store; the blobs of a remote share are served already";
             return Err(CliError::Usage(text.to_owned()));
         }
         let at =
             |addr: Option<_>| addr.map(|addr| EndpointPlan::new(addr, settings.endpoint.clone())).transpose();
         let (blobs, files) = (at(settings.blob_addr)?, at(settings.files_addr)?);
+        if remote.is_some() && files.as_ref().is_some_and(EndpointPlan::is_listed) {
+            let text = "--accounts is for the embedded store; a remote share is served to one --account";
+            return Err(CliError::Usage(text.to_owned()));
+        }
         if blobs.is_none() && files.is_none() && !settings.endpoint.is_empty() {
             let text = "accounts, TLS files and --copy-from need --blob-addr or --files-addr";
             return Err(CliError::Usage(text.into()));
@@ -327,12 +331,14 @@ mod tests {
         let remote = there.remote.unwrap();
         assert_eq!(remote.source.to_string(), url);
         assert_eq!((remote.attr_ttl, remote.write_back), (Some(std::time::Duration::from_secs(5)), true));
+        assert!(plan(&[url, "/mnt", "--files-addr", "127.0.0.1:0"]).unwrap().files.is_some());
         assert!(plan(&["/mnt"]).unwrap().remote.is_none());
         for (words, why) in [
             (["/mnt", "--cache-size", "2G"].as_slice(), "for shares elsewhere"),
             (&[url, "/mnt", "--data", "/d"], "--cache-dir"),
             (&[url, "/mnt", "--share", "abc"], "the URL names the container"),
             (&[url, "/mnt", "--blob-addr", "127.0.0.1:0"], "--blob-addr"),
+            (&[url, "/mnt", "--files-addr", "127.0.0.1:0", "--accounts", "a"], "one --account"),
             (&["https://a.blob.core.windows.net/docs?sig=s3cret", "/mnt"], "AZURE_STORAGE_SAS_TOKEN"),
             (&["https://a.blob.core.windows.net/", "/mnt"], "not the URL of a container"),
         ] {

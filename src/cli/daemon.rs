@@ -24,7 +24,6 @@ use super::backend::Backend;
 use super::config::MountPlan;
 use super::control::{Client, ControlServer, Hello, Steward};
 use super::detach::{self, DetachError, Manner};
-use super::endpoint::Endpoint;
 use super::error::CliError;
 use super::mounts::{self, Health};
 use super::paths::Places;
@@ -113,8 +112,7 @@ fn live(
     runtime.block_on(async {
         let backend = Arc::new(Backend::open(plan).await?);
         let mut signals = Signals::new()?;
-        let mut endpoint = backend.serve_blobs(plan).await?;
-        let files = backend.serve_files(plan)?;
+        let mut endpoints = backend.serve(plan).await?;
         let mounted = backend.mount(plan, mountpoint)?;
         let detacher = Detacher::new(mountpoint.to_owned())?;
         first_answer(mountpoint).await?;
@@ -122,11 +120,11 @@ fn live(
         // The daemon must not keep the directory busy that it was started in.
         std::env::set_current_dir("/").ok();
         tracing::info!(mountpoint = %mountpoint.display(), data = %plan.data.display(), share = %plan.share, "mounted");
-        if let Some(endpoint) = &endpoint {
+        if let Some(endpoint) = &endpoints.blobs {
             tracing::info!(url = endpoint.url, "blobs are served");
             reporter.note(&format!("blobs are served at {}", endpoint.url));
         }
-        if let Some(endpoint) = &files {
+        if let Some(endpoint) = &endpoints.files {
             tracing::info!(url = endpoint.url, "files are served");
             reporter.note(&format!("files are served at {}", endpoint.url));
         }
@@ -142,16 +140,11 @@ fn live(
             plan.data.display()
         ));
         let signalled = tokio::select! {
-            () = until_signal(endpoint.as_mut(), &mut signals) => true,
+            () = endpoints.until_signal(&mut signals) => true,
             () = mounted.ended() => false,
         };
         tracing::info!("{}", if signalled { "ending on a signal" } else { "unmounted from outside" });
-        if let Some(endpoint) = files {
-            endpoint.stop().await;
-        }
-        if let Some(endpoint) = endpoint {
-            endpoint.stop().await.unwrap_or_else(|problem| tracing::error!("{problem}"));
-        }
+        endpoints.stop().await.unwrap_or_else(|problem| tracing::error!("{problem}"));
         let ending = end(signalled, &detacher, control.as_mut(), mounted, &backend, reporter == Reporter::Terminal);
         tokio::pin!(ending);
         tokio::select! {
@@ -163,16 +156,6 @@ fn live(
             }
         }
     })
-}
-
-/// Waits for a signal to end.
-pub(super) async fn until_signal(endpoint: Option<&mut Endpoint>, signals: &mut Signals) {
-    match endpoint {
-        Some(endpoint) => endpoint.until_signal(signals).await,
-        None => {
-            signals.next().await;
-        }
-    }
 }
 
 /// Waits until the mount is in the kernel's list and answers.

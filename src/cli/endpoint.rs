@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 
-use super::accounts::{AccountStores, AccountsFile, private_text};
+use super::accounts::{AccountStores, AccountsFile, StoresOf, private_text};
 use super::args::EndpointArgs;
 use super::error::CliError;
 use super::paths;
 use super::signals::{Heard, Signals};
 use crate::rest::auth::{Accounts, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use crate::rest::blobs::{BlobAccounts, CopySources, Stores};
+use crate::rest::blobs::{BlobAccounts, CopySources, ServedStore, Stores};
 use crate::rest::server::{Limits, Protocol, Server, ServerConfig, load_tls};
 use crate::store::embedded::EmbeddedStore;
 
-pub(super) use files::FilesEndpoint;
+pub(super) use files::{FilesEndpoint, ShareMaker};
 
 /// A key file larger than this is not one.
 const KEY_FILE_MAX: u64 = 4 * 1024;
@@ -85,12 +85,11 @@ impl EndpointPlan {
         Ok(Self { addr, whom, tls, copy })
     }
 
-    /// Starts the server on the open store of the data directory `data`. Must be called on the runtime.
-    pub(super) async fn start(&self, data: &Path, store: &Arc<EmbeddedStore>) -> Result<Endpoint, CliError> {
-        let mut stores = AccountStores::new(data, Arc::clone(store));
-        let (accounts, served) = self.accounts(&mut stores).await?;
-        let service = BlobAccounts::new(store.durable_user(), self.copy_sources());
-        service.serve(&accounts, &served);
+    /// Starts the Blob service on these stores. Must be called on the runtime.
+    pub(super) async fn start(&self, stores: &mut AccountStores) -> Result<Endpoint, CliError> {
+        let (accounts, served) = self.accounts(stores).await?;
+        let service = BlobAccounts::new(stores.own().durable_user(), self.copy_sources());
+        service.serve(&accounts, &durable(&served));
         let server = self.listen("--blob-addr", Arc::clone(&service))?;
         Ok(Endpoint {
             connection: self.connection_string("BlobEndpoint", server.addr()),
@@ -98,7 +97,6 @@ impl EndpointPlan {
             server,
             plan: self.clone(),
             service,
-            stores,
         })
     }
 
@@ -128,7 +126,7 @@ impl EndpointPlan {
     }
 
     /// The accounts, and a store for each.
-    async fn accounts(&self, stores: &mut AccountStores) -> Result<(Accounts, Stores), CliError> {
+    async fn accounts(&self, stores: &mut AccountStores) -> Result<(Accounts, StoresOf), CliError> {
         let (accounts, served) = match &self.whom {
             Whom::Development => (Accounts::development(), stores.single(DEVELOPMENT_ACCOUNT)),
             Whom::One(name, file) => (one_account(name, file)?, stores.single(name)),
@@ -151,6 +149,11 @@ impl EndpointPlan {
             )));
         }
         Ok(())
+    }
+
+    /// Whether the accounts come from a file.
+    pub(super) fn is_listed(&self) -> bool {
+        matches!(self.whom, Whom::Listed(_))
     }
 
     /// The account's name, to show.
@@ -193,28 +196,86 @@ pub(super) struct Endpoint {
     pub(super) connection: String,
     plan: EndpointPlan,
     service: Arc<BlobAccounts>,
-    stores: AccountStores,
 }
 
 impl Endpoint {
+    /// Reads the accounts again, if they come from a file; says whether they do.
+    async fn read_again(&self, stores: &mut AccountStores) -> bool {
+        if !self.plan.is_listed() {
+            return false;
+        }
+        match self.plan.accounts(stores).await {
+            Ok((accounts, served)) => {
+                self.service.serve(&accounts, &durable(&served));
+                tracing::info!(accounts = accounts.names().count(), "the accounts were read again");
+            }
+            Err(problem) => tracing::error!("the accounts stay as they were: {problem}"),
+        }
+        true
+    }
+}
+
+/// The endpoints of a process, and the stores of their accounts.
+pub(super) struct Endpoints {
+    pub(super) blobs: Option<Endpoint>,
+    pub(super) files: Option<FilesEndpoint>,
+    stores: AccountStores,
+}
+
+impl Endpoints {
+    /// Starts what is planned on the open store of the data directory `data`. `shares` are its shares, and how those of
+    /// a store of another account are served. Must be called on the runtime.
+    pub(super) async fn start(
+        (blobs, files): (Option<&EndpointPlan>, Option<&EndpointPlan>),
+        (data, store): (&Path, &Arc<EmbeddedStore>),
+        shares: ShareMaker,
+    ) -> Result<Self, CliError> {
+        let mut stores = AccountStores::new(data, Arc::clone(store));
+        let blobs = match blobs {
+            Some(plan) => Some(plan.start(&mut stores).await?),
+            None => None,
+        };
+        let files = match files {
+            Some(plan) => Some(plan.start_files(&mut stores, shares).await?),
+            None => None,
+        };
+        Ok(Self { blobs, files, stores })
+    }
+
     /// Waits for a signal to end. A hang-up is none where accounts come from a file: it is read again.
     pub(super) async fn until_signal(&mut self, signals: &mut Signals) {
-        while signals.next().await == Heard::HangUp && matches!(self.plan.whom, Whom::Listed(_)) {
-            match self.plan.accounts(&mut self.stores).await {
-                Ok((accounts, served)) => {
-                    self.service.serve(&accounts, &served);
-                    tracing::info!(accounts = accounts.names().count(), "the accounts were read again");
-                }
-                Err(problem) => tracing::error!("the accounts stay as they were: {problem}"),
+        while signals.next().await == Heard::HangUp {
+            let mut read = false;
+            if let Some(blobs) = &self.blobs {
+                read |= blobs.read_again(&mut self.stores).await;
+            }
+            if let Some(files) = &mut self.files {
+                read |= files.read_again(&mut self.stores).await;
+            }
+            if !read {
+                return;
             }
         }
     }
 
-    /// Finishes running requests, then closes the stores it opened.
+    /// Finishes running requests, then ends the engines and closes the stores that were opened for them.
     pub(super) async fn stop(self) -> Result<(), String> {
-        self.server.stop().await;
+        if let Some(files) = self.files {
+            files.stop().await;
+        }
+        if let Some(blobs) = self.blobs {
+            blobs.server.stop().await;
+        }
         self.stores.close().await
     }
+}
+
+/// Each store as somebody who promises durability.
+fn durable(stores: &StoresOf) -> Stores {
+    let user = |(name, store): (&String, &Arc<EmbeddedStore>)| {
+        (name.clone(), store.durable_user() as Arc<dyn ServedStore>)
+    };
+    stores.iter().map(user).collect()
 }
 
 fn one_account(name: &str, file: &Path) -> Result<Accounts, CliError> {

@@ -89,7 +89,8 @@ impl Look<'_> {
     /// Who asked for a range lock: maybe another process than the one that made the open it came through.
     fn asker(&mut self, owner: RangeOwner, holder: Option<&Holder>) -> HolderRow {
         // Its open can be closed by now.
-        let gone = Holder { front_end: FrontEnd::Mount, thread: 0, uid: 0, since: Moment::default() };
+        let since = Moment::default();
+        let gone = Holder { front_end: FrontEnd::Mount, thread: 0, uid: 0, since, client: None };
         self.holder(&Holder { thread: owner.process, ..*holder.unwrap_or(&gone) })
     }
 
@@ -134,6 +135,7 @@ impl Look<'_> {
             program: process.map(|process| process.program),
             uid: holder.uid,
             user: None,
+            client: holder.client,
         }
     }
 }

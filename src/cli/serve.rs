@@ -12,8 +12,8 @@ use std::sync::Arc;
 use super::args::{EndpointArgs, ServeArgs};
 use super::backend;
 use super::config;
-use super::daemon::{self, raise_file_limit};
-use super::endpoint::{Endpoint, EndpointPlan, FilesEndpoint};
+use super::daemon::raise_file_limit;
+use super::endpoint::{EndpointPlan, Endpoints, ShareMaker};
 use super::error::CliError;
 use super::log;
 use super::paths::{self, Places};
@@ -47,18 +47,11 @@ pub(super) fn run(args: ServeArgs, places: &Places) -> Result<(), CliError> {
     let result = runtime.block_on(async {
         let store = backend::open_store(&data).await?;
         let mut signals = Signals::new()?;
-        let mut blobs = plan.start_blobs(&data, &store).await?;
-        let files = plan.start_files(&data, &store)?;
-        daemon::until_signal(blobs.as_mut(), &mut signals).await;
+        let mut endpoints = plan.start(&data, &store).await?;
+        endpoints.until_signal(&mut signals).await;
         report::say("finishing what is running; a second signal ends at once");
         let ending = async {
-            if let Some(files) = files {
-                files.stop().await;
-            }
-            let closed = match blobs {
-                Some(blobs) => blobs.stop().await,
-                None => Ok(()),
-            };
+            let closed = endpoints.stop().await;
             closed.and(backend::close_store(store).await).map_err(CliError::Failed)
         };
         tokio::select! {
@@ -86,8 +79,6 @@ impl ServePlan {
         args: &EndpointArgs,
     ) -> Result<Self, CliError> {
         let (blobs, files) = match (blobs, files) {
-            // The shares of several accounts are not served; whoever did not ask for them does not miss them.
-            (None, None) if args.accounts.is_some() => (Some(BLOBS), None),
             (None, None) => (Some(BLOBS), Some(FILES)),
             given => given,
         };
@@ -95,28 +86,21 @@ impl ServePlan {
         Ok(Self { blobs: plan(blobs)?, files: plan(files)? })
     }
 
-    async fn start_blobs(
-        &self,
-        data: &Path,
-        store: &Arc<EmbeddedStore>,
-    ) -> Result<Option<Endpoint>, CliError> {
-        let Some(plan) = &self.blobs else { return Ok(None) };
-        let endpoint = plan.start(data, store).await?;
-        report::say(&format!("blobs in {} are served at {}", data.display(), endpoint.url));
-        report::say(&format!("connection string: {}", endpoint.connection));
-        Ok(Some(endpoint))
-    }
-
-    fn start_files(
-        &self,
-        data: &Path,
-        store: &Arc<EmbeddedStore>,
-    ) -> Result<Option<FilesEndpoint>, CliError> {
-        let Some(plan) = &self.files else { return Ok(None) };
-        let endpoint = plan.start_files(backend::shares(store))?;
-        report::say(&format!("files in {} are served at {}", data.display(), endpoint.url));
-        report::say(&format!("connection string: {}", endpoint.connection));
-        Ok(Some(endpoint))
+    async fn start(&self, data: &Path, store: &Arc<EmbeddedStore>) -> Result<Endpoints, CliError> {
+        let shares = ShareMaker { own: backend::shares(store), other: Box::new(backend::shares) };
+        let plans = (self.blobs.as_ref(), self.files.as_ref());
+        let endpoints = Endpoints::start(plans, (data, store), shares).await?;
+        let told = |what: &str, url: &str, connection: &str| {
+            report::say(&format!("{what} in {} are served at {url}", data.display()));
+            report::say(&format!("connection string: {connection}"));
+        };
+        if let Some(blobs) = &endpoints.blobs {
+            told("blobs", &blobs.url, &blobs.connection);
+        }
+        if let Some(files) = &endpoints.files {
+            told("files", &files.url, &files.connection);
+        }
+        Ok(endpoints)
     }
 }
 
@@ -127,15 +111,13 @@ mod tests {
     #[test]
     fn addresses_say_which_services_there_are() {
         let at = |port: u16| Some(SocketAddr::from(([127, 0, 0, 1], port)));
-        let plan = |blobs, files, accounts: Option<&str>| {
-            let args = EndpointArgs { accounts: accounts.map(Into::into), ..EndpointArgs::default() };
-            let plan = ServePlan::new(blobs, files, &args).unwrap();
+        let plan = |blobs, files| {
+            let plan = ServePlan::new(blobs, files, &EndpointArgs::default()).unwrap();
             (plan.blobs.map(|plan| plan.addr), plan.files.map(|plan| plan.addr))
         };
-        assert_eq!(plan(None, None, None), (Some(BLOBS), Some(FILES)));
-        assert_eq!(plan(None, None, Some("file")), (Some(BLOBS), None));
-        assert_eq!(plan(at(1), None, None), (at(1), None));
-        assert_eq!(plan(None, at(2), None), (None, at(2)));
-        assert_eq!(plan(at(1), at(2), None), (at(1), at(2)));
+        assert_eq!(plan(None, None), (Some(BLOBS), Some(FILES)));
+        assert_eq!(plan(at(1), None), (at(1), None));
+        assert_eq!(plan(None, at(2)), (None, at(2)));
+        assert_eq!(plan(at(1), at(2)), (at(1), at(2)));
     }
 }

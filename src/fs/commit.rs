@@ -206,7 +206,9 @@ impl CommitInfo for Committing<'_> {
 
     fn fence(&self, base: &BlobProperties) -> Preconditions {
         let fence = self.engine.fence(self.ino, base, &self.blob);
-        Preconditions { lease: self.shown.or(fence.lease), ..fence }
+        // The leases of a share elsewhere are the service's: the push carries them.
+        let shown = self.shown.filter(|_| self.engine.upstream().is_none());
+        Preconditions { lease: shown.or(fence.lease), ..fence }
     }
 
     fn committed(&self, properties: &BlobProperties) {

@@ -1,10 +1,12 @@
 //! Who may change which name at a time.
 //!
-//! Two kinds of guard, taken in this order and possibly held across an await (they are tokio's):
+//! Three kinds of guard, taken in this order and possibly held across an await (they are tokio's):
 //!
-//! 1. the *tree* guard: shared by everything that turns a number into a path, exclusive for the rename of a
+//! 1. the *turn* of a call by path that changes a file whose blob is elsewhere, from before it is opened until the
+//!    service has the change: what the service refuses is undone here, and must not take somebody else's change along;
+//! 2. the *tree* guard: shared by everything that turns a number into a path, exclusive for the rename of a
 //!    directory, which changes the paths of all that is below it;
-//! 2. the *name* guard: one name in one directory. Create, remove, rename and commit take it, so a commit never
+//! 3. the *name* guard: one name in one directory. Create, remove, rename and commit take it, so a commit never
 //!    brings a name back that was just removed.
 //!
 //! Then come the gate's and the files' own mutexes, which are never held across an await.
@@ -25,6 +27,7 @@ const STRIPES: usize = 1024;
 pub struct Guards {
     tree: RwLock<()>,
     stripes: Vec<Mutex<()>>,
+    turns: Vec<Mutex<()>>,
     /// Counts guarded changes when they begin and when they end.
     changes: AtomicU64,
 }
@@ -36,6 +39,9 @@ pub struct NameGuard<'a> {
     _second: Option<MutexGuard<'a, ()>>,
     _counted: Counted<'a>,
 }
+
+/// Proof that no other call by path changes this file.
+pub type Turn<'a> = MutexGuard<'a, ()>;
 
 /// Proof that nobody else uses a path.
 #[derive(Debug)]
@@ -66,12 +72,18 @@ impl Default for Guards {
         Self {
             tree: RwLock::new(()),
             stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            turns: (0..STRIPES).map(|_| Mutex::new(())).collect(),
             changes: AtomicU64::new(0),
         }
     }
 }
 
 impl Guards {
+    /// The turn of a call that changes `ino`.
+    pub async fn turn(&self, ino: Ino) -> Turn<'_> {
+        self.turns[stripe(ino, &())].lock().await
+    }
+
     /// Paths stay as they are while this is held.
     pub async fn tree(&self) -> RwLockReadGuard<'_, ()> {
         self.tree.read().await
@@ -107,7 +119,7 @@ impl Guards {
     }
 }
 
-fn stripe(parent: Ino, segment: &Segment) -> usize {
+fn stripe(parent: Ino, segment: &impl Hash) -> usize {
     let mut hasher = DefaultHasher::new();
     (parent, segment).hash(&mut hasher);
     // The remainder is below STRIPES, so it fits.

@@ -4,6 +4,7 @@
 //! or that lives in a namespace we cannot see, is simply unknown.
 
 use std::fs;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::share::Moment;
@@ -52,17 +53,24 @@ pub struct Holder {
     pub uid: u32,
     /// When the open was granted.
     pub since: Moment,
+    /// The machine it came from; nothing if that is this one, as for every program on the mount.
+    pub client: Option<IpAddr>,
 }
 
 impl Holder {
     /// The caller, from now on.
     pub fn new(caller: Caller, now: Moment) -> Self {
-        Self { front_end: caller.front_end, thread: caller.pid, uid: caller.uid, since: now }
+        Self { front_end: caller.front_end, thread: caller.pid, uid: caller.uid, since: now, client: None }
+    }
+
+    /// A call over REST from that machine, for a moment.
+    pub fn rest(client: Option<IpAddr>, now: Moment) -> Self {
+        Self { front_end: FrontEnd::Rest, thread: 0, uid: 0, since: now, client }
     }
 
     /// The engine itself, for a moment.
     pub fn engine(now: Moment) -> Self {
-        Self { front_end: FrontEnd::Engine, thread: 0, uid: 0, since: now }
+        Self { front_end: FrontEnd::Engine, thread: 0, uid: 0, since: now, client: None }
     }
 
     /// The process behind it, if it still exists and can be seen. Reads `/proc`: never while a mutex is held.

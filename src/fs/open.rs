@@ -233,13 +233,14 @@ impl Engine {
             TakeLease::No | TakeLease::Judged => None,
         };
         let writes = permit.access().contains(Access::WRITE);
+        let refused_by_lease = writes && take_lease != TakeLease::Judged;
         let need = match request {
             Some(OpenRequest { truncate: true, .. }) => Need::Nothing,
             _ if writes => Need::Change,
             _ => Need::Read,
         };
         for _ in 0..OUTRUN_MAX {
-            let ready = self.make_ready(ino, writes, need).await?;
+            let ready = self.make_ready(ino, refused_by_lease, need).await?;
             match self.attach_ready(ino, request, permit, TakeLease::No, ready.as_ref(), need).await {
                 // The mirror got another version after this one was made ready.
                 Err(FsError::NotHere(_)) => {}

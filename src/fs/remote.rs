@@ -99,7 +99,7 @@ impl Engine {
         self.remote.as_ref().map(|remote| remote.attr_ttl)
     }
 
-    /// Where the lease of a blob is kept.
+    /// Where a blob, and its lease, is at the service.
     pub(super) fn lease_place(&self, at: &BlobPath) -> Result<BlobPath> {
         match self.upstream() {
             Some(upstream) => Ok(upstream.there(&at.name)?),
@@ -344,7 +344,7 @@ impl Engine {
         }
     }
 
-    async fn let_service_win(&self, name: &BlobName, version: Option<ETag>) {
+    pub(super) async fn let_service_win(&self, name: &BlobName, version: Option<ETag>) {
         if let (Some(upstream), Some(version)) = (self.upstream(), version)
             && let Err(error) = upstream.give_up(name, version).await
         {

@@ -164,7 +164,7 @@ impl Engine {
         if let Some(target) = &target {
             leases.extend(self.leave_leases(target.ino).await);
         }
-        if let Err(error) = self.move_blobs(&from_at, &to_at, target.as_ref(), rule).await {
+        if let Err(error) = self.move_blobs(&from_at, &to_at, target.as_ref(), (rule, shown)).await {
             self.follow_leases(leases).await;
             return Err(error);
         }
@@ -199,7 +199,7 @@ impl Engine {
         from: &BlobPath,
         to: &BlobPath,
         target: Option<&Side>,
-        rule: RenameRule,
+        (rule, shown): (RenameRule, Shown),
     ) -> Result<()> {
         let mode = match (rule, target) {
             (RenameRule::Exchange, _) => RenameMode::Exchange,
@@ -207,8 +207,8 @@ impl Engine {
             (RenameRule::Replace, Some(_)) => RenameMode::Replace,
         };
         if let Some(upstream) = self.upstream() {
-            // Leases were given up before; what is moved is what is there.
-            let fence = Fence { lease: None, check_version: false };
+            // Our own leases were given up before; what is moved is what is there.
+            let fence = Fence { lease: shown.source, check_version: false };
             let _settling = upstream.rename(&from.name, &to.name, mode, fence).await?;
             // The service has decided.
             let here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };

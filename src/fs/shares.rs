@@ -20,10 +20,12 @@ use super::{Engine, EngineConfig};
 
 mod about;
 mod document;
+mod elsewhere;
 mod room;
 mod snapshots;
 
 pub use about::{ShareInfo, ShareSettings};
+pub use room::Grant;
 
 /// So many engines run at most besides those that are in use.
 const IDLE_MAX: usize = 64;
@@ -37,10 +39,12 @@ pub struct Shares {
     /// How engines behave that are started here.
     config: EngineConfig,
     running: Mutex<HashMap<ContainerName, Running>>,
+    /// The share of a mount whose blobs are elsewhere: there is no other then.
+    only: Option<elsewhere::Only>,
     /// Held by whoever starts or ends an engine.
     changing: tokio::sync::Mutex<()>,
-    /// How much shares hold, of those that somebody asked about.
-    counted: Mutex<HashMap<ContainerName, room::Counted>>,
+    /// How much room shares have left, of those that have a limit.
+    rooms: Mutex<HashMap<ContainerName, Arc<room::Room>>>,
 }
 
 struct Running {
@@ -66,13 +70,18 @@ impl std::fmt::Debug for Shares {
 impl Shares {
     /// The shares of `store`; engines that are started here behave as `config` says.
     pub fn new(store: Arc<dyn BlobStore>, config: EngineConfig) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::empty(store, config))
+    }
+
+    fn empty(store: Arc<dyn BlobStore>, config: EngineConfig) -> Self {
+        Self {
             store,
             config,
             running: Mutex::default(),
+            only: None,
             changing: tokio::sync::Mutex::default(),
-            counted: Mutex::default(),
-        })
+            rooms: Mutex::default(),
+        }
     }
 
     /// Takes in the engine of a mount. Before anybody asks for its share.
@@ -84,7 +93,7 @@ impl Shares {
 
     /// Calls on a share that exists.
     pub async fn open(&self, name: &ContainerName) -> Result<Requests> {
-        match self.store.container_properties(name, None).await {
+        match self.store.container_properties(&self.container(name)?, None).await {
             Ok(_) => {}
             Err(StoreError::ContainerNotFound(_)) => return Err(FsError::NoShare),
             Err(error) => return Err(error.into()),

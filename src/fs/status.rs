@@ -8,6 +8,7 @@
 //! holder. Processes are looked up in /proc when somebody asks, never at an open. Decides nothing.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::share::{Access, ShareMode};
@@ -48,6 +49,8 @@ pub struct HolderLine {
     pub share: ShareMode,
     /// When it was granted, in UTC.
     pub since: String,
+    /// The machine it came from, if that is not this one.
+    pub client: Option<IpAddr>,
 }
 
 impl HolderLine {
@@ -61,16 +64,20 @@ impl HolderLine {
             access: open.access,
             share: open.share,
             since: utc(open.holder.since),
+            client: open.holder.client,
         }
     }
 }
 
 impl fmt::Display for HolderLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { open, front_end, process, uid, access, share, since } = self;
+        let Self { open, front_end, process, uid, access, share, since, client } = self;
         let pid = process.as_ref().map_or(UNKNOWN.to_owned(), |process| process.pid.to_string());
         let program = process.as_ref().map_or(UNKNOWN, |process| process.program.as_str());
         write!(f, "open={open} via={front_end} pid={pid} uid={uid} access={access} share={share} ")?;
+        if let Some(client) = client {
+            write!(f, "client={client} ")?;
+        }
         // Last, because a program's name may have spaces.
         write!(f, "since={since} program={program}")
     }
@@ -102,6 +109,7 @@ fn parse(line: &str) -> Option<HolderLine> {
         access: field("access")?.parse().ok()?,
         share: field("share")?.parse().ok()?,
         since: field("since")?.to_owned(),
+        client: field("client").and_then(|text| text.parse().ok()),
     })
 }
 
@@ -148,6 +156,7 @@ mod tests {
             access: Access::READ_WRITE,
             share: ShareMode::NONE,
             since: utc(Moment(1_794_913_684_000_000_000)),
+            client: None,
         }
     }
 
@@ -161,6 +170,8 @@ mod tests {
         for program in [None, Some("vim"), Some("Web Content"), Some("a program=b"), Some("=")] {
             let line = line(program);
             assert_eq!(line.to_string().parse::<HolderLine>().unwrap(), line);
+            let from_afar = HolderLine { client: Some([10, 1, 2, 3].into()), ..line };
+            assert_eq!(from_afar.to_string().parse::<HolderLine>().unwrap(), from_afar);
         }
     }
 

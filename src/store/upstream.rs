@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::share::lease::LeaseId;
+use crate::share::lease::{Lease, LeaseId};
 
 use super::api::BlobStore;
 use super::blob::ETag;
@@ -33,6 +33,8 @@ use super::names::{BlobName, BlobPath};
 pub struct Standing {
     /// Somebody has a lease on the blob that is not one of `Upstream::push`'s callers as far as the mirror knows.
     pub leased: bool,
+    /// That lease, or the one it had, as the service shows it.
+    pub lease: Lease,
     /// The service could not be asked; what is said is what was last known.
     pub stale: bool,
 }

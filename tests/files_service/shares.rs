@@ -171,3 +171,39 @@ async fn a_quota_is_a_limit() {
     assert_eq!(rig.head("/small/a").await.header("content-length"), large);
     assert_eq!(rig.head("/small/b").await.status, 404);
 }
+
+/// The bound holds for calls at once, and what is deleted, cut or replaced makes room at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_exact() {
+    let rig = Rig::new().await;
+    assert_eq!(rig.put("/small?restype=share", &[("x-ms-share-quota", "1")], b"").await.status, 201);
+    let third = (1_u64 << 30) / 3;
+    let make = async |name: &str, size: u64| {
+        let headers = [("x-ms-type", "file"), ("x-ms-content-length", &*size.to_string())]
+            .map(|(name, value)| (name, value.to_owned()));
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let reply = rig.put(&format!("/small/{name}"), &headers, b"").await;
+        assert!(reply.status == 201 || reply.verdict() == (400, "ShareSizeLimitReached"), "{reply:?}");
+        reply.status == 201
+    };
+    for round in 0..5 {
+        let names: Vec<String> = (0..12).map(|number| format!("f{round}-{number}")).collect();
+        let made = futures_util::future::join_all(names.iter().map(|name| make(name, third))).await;
+        assert_eq!(made.iter().filter(|made| **made).count(), 3, "{made:?}");
+        let made: Vec<&String> =
+            names.iter().zip(made).filter(|(_, made)| *made).map(|(name, _)| name).collect();
+        // One byte is left.
+        assert!(!make("more", 2).await && make("more", 1).await);
+        assert_eq!(rig.delete("/small/more").await.status, 202);
+        assert!(make("again", 1).await);
+        // A smaller one in its place, and then there is room for the difference.
+        assert!(make(made[0], third - 10).await && !make("more", 11).await && make("more", 10).await);
+        let cut = [("x-ms-content-length", "0")];
+        assert_eq!(rig.put(&format!("/small/{}?comp=properties", made[1]), &cut, b"").await.status, 200);
+        assert!(make("more2", third).await);
+        for name in made.into_iter().map(String::as_str).chain(["again", "more", "more2"]) {
+            assert_eq!(rig.delete(&format!("/small/{name}")).await.status, 202);
+        }
+    }
+}

@@ -116,7 +116,7 @@ impl Stopped {
 
 /// A client of the service.
 pub struct Sdk {
-    store: Arc<AzureStore>,
+    pub store: Arc<AzureStore>,
     source: Source,
 }
 
@@ -133,7 +133,7 @@ impl Sdk {
         Self { store: Arc::new(AzureStore::new(config).unwrap()), source }
     }
 
-    fn at(&self, name: &str) -> BlobPath {
+    pub fn at(&self, name: &str) -> BlobPath {
         BlobPath::new(self.source.container.clone(), BlobName::new(name).unwrap())
     }
 

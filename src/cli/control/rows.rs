@@ -23,6 +23,9 @@ pub(in crate::cli) struct HolderRow {
     /// Filled in by whoever shows it: looking up names can take long.
     #[serde(default)]
     pub(in crate::cli) user: Option<String>,
+    /// The machine it came from, if that is not this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) client: Option<std::net::IpAddr>,
 }
 
 /// One open.
@@ -169,7 +172,14 @@ mod tests {
     use super::*;
 
     fn holder() -> HolderRow {
-        HolderRow { front_end: "mount".into(), pid: Some(7), program: Some("cat".into()), uid: 0, user: None }
+        HolderRow {
+            front_end: "mount".into(),
+            pid: Some(7),
+            program: Some("cat".into()),
+            uid: 0,
+            user: None,
+            client: None,
+        }
     }
 
     fn open(id: u64, path: String) -> OpenRow {

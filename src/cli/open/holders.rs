@@ -90,7 +90,10 @@ fn name(open: &HolderLine) -> String {
     let (program, pid) = match &open.process {
         Some(process) => (text::printable(&process.program), format!("pid {}, ", process.pid)),
         None if open.front_end == "mount" => ("an unknown program".to_owned(), String::new()),
-        None => (open.front_end.clone(), String::new()),
+        None => {
+            let from = open.client.map_or_else(String::new, |client| format!("from {client}, "));
+            (open.front_end.clone(), from)
+        }
     };
     let HolderLine { uid, access, share, since, .. } = open;
     format!("{program} ({pid}user {}, access {access}, share {share}, since {since})", text::user_name(*uid))
@@ -111,7 +114,7 @@ mod tests {
     const LINES: &str = "\
 open=1 via=mount pid=10 uid=0 access=rw share=none since=2026-11-17T11:08:04Z program=vim
 open=2 via=mount pid=unknown uid=0 access=r share=rwd since=2026-11-17T11:08:04Z program=unknown
-open=3 via=rest pid=unknown uid=0 access=w share=r since=2026-11-17T11:08:04Z program=unknown
+open=3 via=rest pid=unknown uid=0 access=w share=r client=10.1.2.3 since=2026-11-17T11:08:04Z program=unknown
 and 4 more
 ";
 
@@ -124,7 +127,7 @@ and 4 more
         );
         let alone = Holders::among(LINES, (Access::READ, ShareMode::NONE), Some(1));
         assert!(alone.describe().starts_with("is held by an unknown program (user root, access r,"));
-        assert!(alone.describe().contains(", rest (user root, access w, share r,"));
+        assert!(alone.describe().contains(", rest (from 10.1.2.3, user root, access w, share r,"));
         let own = Holders::among(LINES, (Access::READ, ShareMode::ALL), Some(1));
         assert_eq!(own, Holders::Unknown);
     }

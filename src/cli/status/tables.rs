@@ -138,7 +138,8 @@ fn pending(status: &Status) -> Table<2> {
 /// Process, program and user.
 fn holder(holder: &HolderRow) -> [String; 3] {
     if holder.front_end != "mount" {
-        return [NOTHING.into(), printable(&holder.front_end), NOTHING.into()];
+        let from = holder.client.map_or_else(String::new, |client| format!(" from {client}"));
+        return [NOTHING.into(), format!("{}{from}", printable(&holder.front_end)), NOTHING.into()];
     }
     let pid = holder.pid.map_or(NOTHING.into(), |pid| pid.to_string());
     let program = holder.program.as_deref().map_or(UNKNOWN.into(), printable);
@@ -175,6 +176,7 @@ mod tests {
             program: program.map(str::to_owned),
             uid: 1000,
             user: Some("ann".into()),
+            client: None,
         }
     }
 

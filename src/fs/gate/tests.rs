@@ -12,7 +12,7 @@ fn read() -> Claim {
 }
 
 fn someone() -> Holder {
-    Holder { front_end: FrontEnd::Mount, thread: 1, uid: 0, since: Moment(0) }
+    Holder { front_end: FrontEnd::Mount, thread: 1, uid: 0, since: Moment(0), client: None }
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ const OTHER: Ino = Ino(8);
 
 async fn open(gate: &Arc<Gate>, ino: Ino) -> OpenPermit {
     let claim = Claim { access: Access::READ_WRITE, share: ShareMode::ALL };
-    let holder = Holder { front_end: FrontEnd::Mount, thread: 1, uid: 0, since: Moment(0) };
+    let holder = Holder { front_end: FrontEnd::Mount, thread: 1, uid: 0, since: Moment(0), client: None };
     gate.open(ino, claim, holder).await.unwrap()
 }
 

@@ -8,19 +8,22 @@
 //!
 //! The lease is judged before the gate: a program's open that is going to be refused for the lease is in the gate for
 //! a moment, and the lease's holder must not be refused for it.
+//!
+//! On a share elsewhere the first look asks the service, and what was changed is pushed before the close (`elsewhere`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::share::Access;
 use crate::share::lease::{Lease, LeaseDuration, LeaseId, LeaseRefusal};
-use crate::store::{BlobPath, Found};
+use crate::store::{BlobPath, BlobProperties, Found};
 
 use super::super::attributes::{Attributes, Kind};
 use super::super::error::{FsError, Result};
 use super::super::file::OpenFile;
 use super::super::gate::{Claim, Closing, OpenPermit};
-use super::super::holders::{FrontEnd, Holder};
+use super::super::guards::Turn;
+use super::super::holders::Holder;
 use super::super::names::Segment;
 use super::super::nodes::{Ino, ROOT};
 use super::super::open::{Attached, TakeLease};
@@ -58,6 +61,15 @@ pub(super) enum LeaseRule {
     Write(Option<LeaseId>),
 }
 
+impl LeaseRule {
+    /// The id that was given.
+    fn shown(self) -> Option<LeaseId> {
+        match self {
+            LeaseRule::Read(id) | LeaseRule::Write(id) => id,
+        }
+    }
+}
+
 /// What a path names.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -67,9 +79,22 @@ pub(super) struct Target {
     pub(super) parent: Ino,
     pub(super) found: Found,
     pub(super) attributes: Attributes,
+    /// The lease that the service has on it, if the blobs are elsewhere.
+    pub(super) asked: Option<Lease>,
 }
 
 impl Target {
+    /// The same with the lease that the service has on it.
+    pub(super) fn with_lease(mut self, asked: Option<Lease>) -> Self {
+        self.asked = asked;
+        if let (Some(lease), Some(blob)) = (asked, &mut self.found.blob)
+            && blob.lease != lease
+        {
+            *blob = Arc::new(BlobProperties { lease, ..BlobProperties::clone(blob) });
+        }
+        self
+    }
+
     /// Whether it is a directory.
     pub(super) fn is_directory(&self) -> bool {
         self.attributes.kind == Kind::Directory
@@ -84,6 +109,7 @@ pub(super) struct Brief<'a> {
     pub(super) shown: Option<LeaseId>,
     permit: OpenPermit,
     _way: Way<'a>,
+    _turn: Option<Turn<'a>>,
 }
 
 /// The numbers on the way to something, known for as long as this lives.
@@ -101,8 +127,14 @@ impl Drop for Way<'_> {
 }
 
 impl Requests {
-    /// Looks at what the path names. Not for the root.
-    pub(super) fn look(&self, path: &FilePath) -> Result<Target> {
+    /// Looks at what the path names, for somebody who shows the id of its lease. Not for the root.
+    pub(super) async fn look(&self, path: &FilePath, shown: Option<LeaseId>) -> Result<Target> {
+        let asked = self.ask(path, shown).await?;
+        Ok(self.look_here(path)?.with_lease(asked))
+    }
+
+    /// Looks at what the path names here, whatever the service has by now.
+    fn look_here(&self, path: &FilePath) -> Result<Target> {
         let engine = &self.engine;
         let Some((above, _)) = path.split() else {
             return Err(FsError::Invalid("not for the share's own directory"));
@@ -113,7 +145,7 @@ impl Requests {
         let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
         let ino = Ino::of(id);
         let attributes = engine.stat_found(ino, &found)?.attributes;
-        Ok(Target { at, ino, parent, found, attributes })
+        Ok(Target { at, ino, parent, found, attributes, asked: None })
     }
 
     /// The number of the directory that these names lead to.
@@ -154,12 +186,13 @@ impl Requests {
         lease: LeaseRule,
     ) -> Answer<(Target, OpenPermit)> {
         for _ in 0..LOOKS_MAX {
-            let before = self.look(path)?;
+            let before = self.look(path, lease.shown()).await?;
             fits(&before, wanted)?;
             self.judge(&before, lease)?;
             let permit = self.pass_gate(before.ino, claim, lease).await?;
-            match self.look(path) {
+            match self.look_here(path) {
                 Ok(target) if target.ino == before.ino => {
+                    let target = target.with_lease(before.asked);
                     let judged = fits(&target, wanted).and_then(|()| self.judge(&target, lease));
                     if let Err(error) = judged {
                         self.leave(path, &permit, target.ino).await;
@@ -182,7 +215,7 @@ impl Requests {
 
     async fn pass_gate(&self, ino: Ino, claim: Claim, lease: LeaseRule) -> Answer<OpenPermit> {
         let gate = &self.engine.gate;
-        let holder = Holder { front_end: FrontEnd::Rest, thread: 0, uid: 0, since: now() };
+        let holder = Holder::rest(self.client, now());
         let shows_lease = matches!(lease, LeaseRule::Write(Some(_)));
         let mut tries = 0;
         loop {
@@ -238,12 +271,13 @@ impl Requests {
                 let _tree = self.engine.guards.tree().await;
                 self.go(path)?
             };
+            let turn = self.turn(target.ino).await;
             let Attached { file, .. } =
                 self.engine.attach(target.ino, None, &permit, TakeLease::Judged).await?;
-            Ok((file, way))
+            Ok((file, way, turn))
         };
         match attached.await {
-            Ok((file, way)) => Ok(Brief { target, file, shown, permit, _way: way }),
+            Ok((file, way, turn)) => Ok(Brief { target, file, shown, permit, _way: way, _turn: turn }),
             Err(error) => {
                 self.leave(path, &permit, target.ino).await;
                 Err(error)
@@ -257,7 +291,7 @@ impl Requests {
         Ok(self.engine.local()?.sync().await?)
     }
 
-    /// Makes what was changed the blob's content; durable with the next sync.
+    /// Makes what was changed the blob's content; durable with the next sync. If the blob is elsewhere, it is there.
     pub(super) async fn commit_content(&self, open: &Brief<'_>) -> Result<()> {
         let (engine, file) = (&self.engine, &open.file);
         let local = engine.local()?;
@@ -268,7 +302,12 @@ impl Requests {
             // Content before the version that names it: the version must never be there without its bytes.
             local.sync_data(vec![data]).await?;
         }
-        engine.commit_shown(file, open.shown).await
+        let committed = engine.commit_shown(file, open.shown).await;
+        if committed.is_err() {
+            self.call_off(file.ino()).await;
+        }
+        committed?;
+        self.push(open).await
     }
 
     /// What the file is now.
@@ -279,8 +318,13 @@ impl Requests {
 
     /// Ends the open of a file that was changed.
     pub(super) async fn close(&self, open: Brief<'_>) {
-        let Brief { target, file, permit, .. } = open;
+        let Brief { target, file, permit, _way, _turn, .. } = open;
+        let in_place = self.engine.upstream().is_some() && file.is_last_open() && file.is_in_place();
         self.engine.detach(file, &permit).await;
+        if in_place {
+            self.engine.settle_in_place(target.ino).await;
+        }
+        drop((_way, _turn));
         self.engine.announce(vec![Outdated::File(target.ino)]).await;
     }
 }
@@ -298,7 +342,8 @@ impl Engine {
             return Ok(());
         }
         match self.commit_with(file, &guarded.at, shown) {
-            Err(FsError::Stale) if !self.gate.is_living(file.ino()) => {
+            // Elsewhere the call begins again, with the bytes that are there now.
+            Err(FsError::Stale) if !self.gate.is_living(file.ino()) && self.upstream().is_none() => {
                 let current = self.local()?.find(&guarded.at)?.blob.ok_or(FsError::NotFound)?;
                 file.rebase(file.base().etag, &current);
                 self.commit_with(file, &guarded.at, shown)
@@ -327,8 +372,16 @@ impl Requests {
     pub(super) fn judge(&self, target: &Target, rule: LeaseRule) -> Result<()> {
         let Some(blob) = &target.found.blob else { return Ok(()) };
         let now = now();
-        let holder = blob.lease.holder(now);
-        let own = holder.is_some_and(|id| self.engine.is_own_lease(target.ino, id));
+        let elsewhere = target.asked.is_some();
+        if elsewhere && rule.shown().is_some() {
+            // The service has judged it, which alone knows the id.
+            return Ok(());
+        }
+        let own = match blob.lease.holder(now) {
+            Some(_) if elsewhere => self.engine.leases.id(target.ino).is_some(),
+            Some(id) => self.engine.is_own_lease(target.ino, id),
+            None => false,
+        };
         let lease = if own { Lease::default() } else { blob.lease };
         let judged = match rule {
             LeaseRule::Read(id) => lease.check_read(now, id),

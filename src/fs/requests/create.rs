@@ -11,7 +11,8 @@ use bytes::Bytes;
 use crate::share::lease::LeaseId;
 use crate::share::{Access, Moment, ShareMode};
 use crate::store::{
-    BlobPath, BlobProperties, CopyState, Found, HttpHeaders, Metadata, NewContent, Preconditions, Scratch,
+    BlobPath, BlobProperties, Changed, CopyState, Found, HttpHeaders, Metadata, NewContent, Preconditions,
+    Scratch,
 };
 
 use super::super::attributes::{Attributes, Kind, is_own_key};
@@ -164,6 +165,7 @@ impl Requests {
 
     async fn read_bytes(&self, source: &Reading) -> Result<NewBytes> {
         let (local, size) = (self.engine.local()?, source.size());
+        source.bring(0..size).await?;
         if let Some(length) = usize::try_from(size).ok().filter(|_| size <= local.inline_max()) {
             let mut bytes = vec![0; length];
             source.read_at(&mut bytes, 0)?;
@@ -199,11 +201,12 @@ impl Requests {
         lease: Option<LeaseId>,
     ) -> Answer<Entry> {
         for _ in 0..LOOKS_MAX {
-            match self.look(path) {
+            match self.look(path, None).await {
                 Ok(target) if target.is_directory() => return Err(FsError::IsADirectory.into()),
                 Ok(_) if making.create_only => return Err(FsError::Exists.into()),
                 Ok(_) => match self.replace(path, making, lease).await {
-                    Err(failure) if matches!(failure.error, FsError::NotFound) => {}
+                    // Removed meanwhile, or, elsewhere, changed.
+                    Err(failure) if matches!(failure.error, FsError::NotFound | FsError::Stale) => {}
                     other => return other,
                 },
                 Err(FsError::NotFound) => match self.make_file(path, making).await {
@@ -257,7 +260,7 @@ impl Requests {
             self.go(&FilePath::from_segments(above)).map_err(no_parent)?
         };
         engine.may_create(parent, segment).await?;
-        let entry = {
+        let (entry, name) = {
             let _tree = engine.guards.tree().await;
             let _name = engine.guards.name(parent, segment).await;
             let spot = engine.free_name(parent, segment).await.map_err(no_parent)?;
@@ -265,9 +268,12 @@ impl Requests {
             if there.blob.is_some() || there.prefix.is_some() {
                 return Err(FsError::Exists.into());
             }
+            engine.will_change(&spot.at.name, Changed::Everything)?;
             let blob = put(&spot)?;
-            engine.entry(Ino::of(blob.id), parent, &Found { blob: Some(blob), prefix: None })?
+            let entry = engine.entry(Ino::of(blob.id), parent, &Found { blob: Some(blob), prefix: None })?;
+            (entry, spot.at.name)
         };
+        engine.push_made(entry.ino, &name).await?;
         engine.touch_directory(parent).await;
         drop(way);
         engine.local()?.sync().await?;
@@ -301,7 +307,7 @@ impl Requests {
                 return Err(error.into());
             }
         }
-        let now_there = self.look(path)?;
+        let now_there = self.look(path, lease).await?;
         Ok(self.engine.entry(now_there.ino, now_there.parent, &now_there.found)?)
     }
 
@@ -314,21 +320,23 @@ impl Requests {
         lease: Option<LeaseId>,
     ) -> Result<bool> {
         let engine = &self.engine;
+        let _turn = self.turn(target.ino).await;
         let replaced = self
             .unless_open(path, target, |at, blob| {
+                engine.will_change(&at.name, Changed::Everything)?;
                 let now = now();
                 let mut attributes = Attributes::of_blob(blob, engine.config.owner);
                 (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);
                 let stored = making.stored(attributes, blob.metadata.clone(), now);
-                let lease = lease.or(engine.leases.id(target.ino));
+                let lease = self.lease_here(target.ino, lease);
                 let conditions = Preconditions { lease, ..Preconditions::default() };
                 self.name_bytes(at, making, stored, &conditions)
             })
             .await?;
-        if replaced.is_some() {
-            engine.local()?.sync().await?;
-        }
-        Ok(replaced.is_some())
+        let Some(made) = replaced else { return Ok(false) };
+        engine.local()?.sync().await?;
+        self.push_over(target, made.etag, lease).await?;
+        Ok(true)
     }
 
     /// Replaces the bytes in the file that programs have open.

@@ -123,7 +123,7 @@ impl Requests {
         if path.is_root() {
             return Ok((ROOT, true));
         }
-        let target = self.look(path)?;
+        let target = self.look(path, None).await?;
         if target.is_directory() {
             return Ok((target.ino, true));
         }

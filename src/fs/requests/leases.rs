@@ -1,5 +1,7 @@
 //! Leases on files: the blob's lease, endless. Who has it keeps everybody else from writing and removing.
 
+use std::sync::Arc;
+
 use crate::share::lease::{LeaseDuration, LeaseId, LeaseRefusal};
 use crate::share::{Access, ShareMode};
 use crate::store::{LeaseRequest, Preconditions, StoreError};
@@ -63,19 +65,27 @@ impl Requests {
         self.leave(path, &permit, target.ino).await;
         done?;
         self.engine.local()?.sync().await?;
-        let found = self.engine.local()?.find(&target.at)?;
-        Ok(self.engine.entry(target.ino, target.parent, &found)?)
+        let now_there = self.look(path, None).await?;
+        Ok(self.engine.entry(now_there.ino, now_there.parent, &now_there.found)?)
     }
 
     async fn act(&self, target: &Target, action: LeaseAction) -> Result<()> {
         let engine = &self.engine;
         let held = target.found.blob.as_ref().and_then(|blob| blob.lease.holder(now()));
-        if action == LeaseAction::Break && held.is_some_and(|id| engine.is_own_lease(target.ino, id)) {
+        let is_own = |id| match target.asked {
+            Some(_) => engine.leases.id(target.ino).is_some(),
+            None => engine.is_own_lease(target.ino, id),
+        };
+        if action == LeaseAction::Break && held.is_some_and(is_own) {
             // A program's: it is not there for callers.
             return Err(FsError::Lease(LeaseRefusal::NotPresentWithLeaseOperation));
         }
-        match engine.store.lease_blob(&target.at, action.into(), &Preconditions::default()).await {
+        let store = engine.upstream().map_or_else(|| Arc::clone(&engine.store), |there| there.service());
+        let place = engine.lease_place(&target.at)?;
+        match store.lease_blob(&place, action.into(), &Preconditions::default()).await {
             Ok(_) => Ok(()),
+            // What the service has not got yet cannot be leased there.
+            Err(StoreError::BlobNotFound(_)) if target.asked.is_some() => Err(FsError::Stale),
             Err(StoreError::Lease(refusal)) => Err(FsError::Lease(refusal)),
             Err(error) => Err(error.into()),
         }

@@ -46,6 +46,7 @@ impl Requests {
     /// Lists a directory. A page can be short and still have a next one.
     pub async fn list(&self, path: &FilePath, request: ListRequest) -> Answer<Listing> {
         let directory = self.directory_properties(path).await?;
+        self.ask_entries(path).await?;
         let engine = &self.engine;
         let ino = if path.is_root() { ROOT } else { directory.ino };
         let within = path.blob_name()?.map_or_else(String::new, |name| format!("{}/", name.as_str()));

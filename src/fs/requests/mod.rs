@@ -7,12 +7,14 @@
 //!
 //! * [`FilePath`]: paths. [`Entry`], [`SmbAttributes`], [`SmbChange`]: what is told and changed about a file.
 //! * `brief`: the short open. [`Failure`]: why a call failed, and who was in the way.
+//! * `elsewhere`: what a share whose blobs are elsewhere adds: questions to the service before, pushes after.
 //! * `read`, `write`, `create`, `properties`, `remove`, `rename`, `list`, `leases`, `handles`, `permissions`: the calls.
 //!
 //! Knows no protocol: neither headers nor statuses. Never judges share modes itself.
 
 mod brief;
 mod create;
+mod elsewhere;
 mod entry;
 mod failure;
 mod frozen;
@@ -27,6 +29,7 @@ mod remove;
 mod rename;
 mod write;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Engine;
@@ -49,6 +52,8 @@ pub use write::LastWrite;
 #[derive(Clone)]
 pub struct Requests {
     engine: Arc<Engine>,
+    /// The machine that the calls come from, where that is known.
+    client: Option<IpAddr>,
 }
 
 impl std::fmt::Debug for Requests {
@@ -60,7 +65,13 @@ impl std::fmt::Debug for Requests {
 impl Requests {
     /// Calls on the share of `engine`.
     pub fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+        Self { engine, client: None }
+    }
+
+    /// The same calls on behalf of that machine.
+    #[must_use]
+    pub fn from_client(self, client: IpAddr) -> Self {
+        Self { client: Some(client), ..self }
     }
 
     /// The engine behind it.

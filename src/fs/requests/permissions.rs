@@ -1,8 +1,10 @@
 //! Stored permissions: texts that files name by a key. Kept for callers, judged by nobody here.
 
+use std::sync::Arc;
+
 use sha2::{Digest, Sha256};
 
-use crate::store::{BlobName, BlobPath, NewContent, Preconditions, StoreError};
+use crate::store::{BlobName, BlobPath, BlobStore, NewContent, Preconditions, StoreError};
 
 use super::super::error::{FsError, Result};
 use super::super::names::RESERVED;
@@ -17,7 +19,7 @@ impl Requests {
         let key = format!("{}*{}", number(&digest[..8]), number(&digest[8..16]));
         let (at, always) = (self.permission_at(&key)?, Preconditions::default());
         let body = bytes::Bytes::copy_from_slice(text.as_bytes());
-        self.engine.store.put_blob(&at, body.into(), NewContent::default(), &always).await?;
+        self.permissions().put_blob(&at, body.into(), NewContent::default(), &always).await?;
         self.engine.local()?.sync().await?;
         Ok(key)
     }
@@ -25,7 +27,7 @@ impl Requests {
     /// The permission with this key.
     pub async fn permission(&self, key: &str) -> Answer<String> {
         let (at, always) = (self.permission_at(key)?, Preconditions::default());
-        match self.engine.store.get_blob(&at, None, None, &always).await {
+        match self.permissions().get_blob(&at, None, None, &always).await {
             Ok(found) => Ok(String::from_utf8_lossy(&found.body).into_owned()),
             Err(StoreError::BlobNotFound(_)) => Err(FsError::NotFound.into()),
             Err(error) => Err(error.into()),
@@ -37,6 +39,11 @@ impl Requests {
         let number =
             |text: &str| text.parse::<u64>().map_err(|_| FsError::Invalid("not the key of a permission"));
         let name = format!("{RESERVED}/permissions/{}-{}", number(first)?, number(second)?);
-        Ok(self.engine.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?))
+        // Of a share elsewhere they are there, beside the files that name them.
+        self.engine.lease_place(&self.engine.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?))
+    }
+
+    fn permissions(&self) -> Arc<dyn BlobStore> {
+        self.engine.upstream().map_or_else(|| Arc::clone(&self.engine.store), |there| there.service())
     }
 }

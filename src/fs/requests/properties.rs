@@ -2,12 +2,15 @@
 
 use crate::share::lease::LeaseId;
 use crate::share::{Access, ShareMode};
-use crate::store::{HttpHeaders, Metadata, NewContent, Preconditions, PropertiesChange};
+use crate::store::{
+    BlobName, Changed, ETag, HttpHeaders, Metadata, NewContent, Preconditions, PropertiesChange,
+};
 
 use super::super::Engine;
 use super::super::attributes::Attributes;
 use super::super::error::{FsError, Result};
 use super::super::gate::Claim;
+use super::super::nodes::Ino;
 use super::super::now;
 use super::super::watch::Outdated;
 use super::Requests;
@@ -84,6 +87,10 @@ impl Requests {
     }
 
     async fn resize(&self, path: &FilePath, size: u64, lease: Option<LeaseId>) -> Answer<()> {
+        self.again(|| self.resize_once(path, size, lease)).await
+    }
+
+    async fn resize_once(&self, path: &FilePath, size: u64, lease: Option<LeaseId>) -> Answer<()> {
         let open = self.open_to_write(path, lease).await?;
         let done = async {
             let (engine, file) = (&self.engine, &open.file);
@@ -102,11 +109,23 @@ impl Requests {
         read_only_too: bool,
         lease: Option<LeaseId>,
         headers: Option<Headers>,
-        change: impl FnOnce(&mut Attributes, &mut Metadata),
+        change: impl Fn(&mut Attributes, &mut Metadata),
     ) -> Answer<Entry> {
         if path.is_root() {
             return Ok(self.change_root(change).await?);
         }
+        self.again(|| self.change_once(path, wanted, read_only_too, lease, headers.clone(), &change)).await
+    }
+
+    async fn change_once(
+        &self,
+        path: &FilePath,
+        wanted: Wanted,
+        read_only_too: bool,
+        lease: Option<LeaseId>,
+        headers: Option<Headers>,
+        change: impl Fn(&mut Attributes, &mut Metadata),
+    ) -> Answer<Entry> {
         let (target, permit) = self.pass(path, wanted, WRITE, LeaseRule::Write(lease)).await?;
         let done = async {
             let way = {
@@ -117,6 +136,7 @@ impl Requests {
             if !read_only_too && before.attributes.contains(SmbAttributes::READ_ONLY) {
                 return Err(FsError::ReadOnly);
             }
+            let _turn = self.turn(target.ino).await;
             self.change_beside(&target, lease, headers, change).await?;
             drop(way);
             self.engine.local()?.sync().await?;
@@ -141,7 +161,7 @@ impl Requests {
         self.engine.root_entry().await
     }
 
-    /// Changes what is stored beside the bytes. For callers that hold an open and know the way.
+    /// Changes what is stored beside the bytes. For callers that hold an open and know the way, and have the turn.
     pub(super) async fn change_beside(
         &self,
         target: &Target,
@@ -149,8 +169,18 @@ impl Requests {
         headers: Option<Headers>,
         change: impl FnOnce(&mut Attributes, &mut Metadata),
     ) -> Result<()> {
+        let (name, version) = self.change_beside_here(target.ino, shown, headers, change).await?;
+        self.push_version(target.ino, &name, version, shown).await
+    }
+
+    async fn change_beside_here(
+        &self,
+        ino: Ino,
+        shown: Option<LeaseId>,
+        headers: Option<Headers>,
+        change: impl FnOnce(&mut Attributes, &mut Metadata),
+    ) -> Result<(BlobName, ETag)> {
         let engine = &self.engine;
-        let ino = target.ino;
         let _tree = engine.guards.tree().await;
         let guarded = engine.guard_name(ino).await?.ok_or(FsError::NotFound)?;
         let at = &guarded.at;
@@ -162,13 +192,14 @@ impl Requests {
         let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         change(&mut attributes, &mut metadata);
         attributes.write_to(&mut metadata);
+        engine.will_change(&at.name, Changed::Properties)?;
         let Some(mut blob) = found.blob else {
             // A directory without a marker gets one now.
             let new = NewContent { metadata, ..NewContent::default() };
-            engine.local()?.put_small(at, bytes::Bytes::new(), new, &Preconditions::default())?;
-            return Ok(());
+            let made = engine.local()?.put_small(at, bytes::Bytes::new(), new, &Preconditions::default())?;
+            return Ok((at.name.clone(), made.etag));
         };
-        let lease = shown.or(engine.leases.id(ino));
+        let lease = self.lease_here(ino, shown);
         if let Some(headers) = headers {
             let change = PropertiesChange { headers: Some(headers), ..PropertiesChange::default() };
             let conditions = Preconditions { lease, ..Preconditions::if_version(blob.etag) };
@@ -184,7 +215,7 @@ impl Requests {
         {
             file.set_mtime(attributes.mtime)?;
         }
-        Ok(())
+        Ok((at.name.clone(), changed.etag))
     }
 }
 

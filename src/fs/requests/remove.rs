@@ -53,7 +53,8 @@ impl Requests {
             return Err(FsError::NotFound);
         }
         engine.keep_parent(&target.at).await?;
-        let lease = lease.or(engine.leases.id(target.ino));
+        let _settling = self.remove_there(target, lease).await?;
+        let lease = self.lease_here(target.ino, lease);
         let conditions = Preconditions { lease, ..Preconditions::default() };
         engine.store.delete_blob(&target.at, DeleteSnapshots::Include, &conditions).await?;
         engine.lose_name(target.ino, &found);
@@ -63,7 +64,7 @@ impl Requests {
     /// Removes an empty directory. Durable when it answers.
     pub async fn delete_directory(&self, path: &FilePath) -> Answer<()> {
         let (_, segment) = path.split().ok_or(FsError::NotPermitted("a share's own directory stays"))?;
-        let target = self.look(path)?;
+        let target = self.look(path, None).await?;
         let way = {
             let _tree = self.engine.guards.tree().await;
             self.go(path)?

@@ -59,14 +59,14 @@ impl Requests {
     }
 
     async fn rename_once(&self, from: &FilePath, to: &FilePath, request: &RenameRequest) -> Answer<Entry> {
-        let source = self.look(from)?;
+        let source = self.look(from, request.source_lease).await?;
         match (request.directory, source.is_directory()) {
             (true, false) => return Err(FsError::NotADirectory.into()),
             (false, true) => return Err(FsError::IsADirectory.into()),
             (true, true) | (false, false) => {}
         }
         self.judge(&source, LeaseRule::Write(request.source_lease))?;
-        let target = match self.look(to) {
+        let target = match self.look(to, request.target_lease).await {
             Ok(target) => Some(target),
             Err(FsError::NotFound) => None,
             Err(error) => return Err(error.into()),
@@ -142,7 +142,7 @@ impl Requests {
     }
 
     async fn finish_rename(&self, to: &FilePath, source: &Target, request: &RenameRequest) -> Answer<Entry> {
-        let renamed = self.look(to)?;
+        let renamed = self.look(to, None).await?;
         if renamed.ino != source.ino {
             // Somebody else renamed again.
             return Err(FsError::Stale.into());
@@ -160,6 +160,7 @@ impl Requests {
             let _tree = self.engine.guards.tree().await;
             self.go(to)?
         };
+        let turn = self.turn(renamed.ino).await;
         self.change_beside(&renamed, request.source_lease, headers, |attributes, metadata| {
             request.smb.apply(attributes, metadata, now());
             if let Some(given) = &request.metadata {
@@ -167,10 +168,10 @@ impl Requests {
             }
         })
         .await?;
-        drop(way);
+        drop((way, turn));
         self.engine.local()?.sync().await?;
         self.engine.announce(vec![Outdated::File(renamed.ino)]).await;
-        let renamed = self.look(to)?;
+        let renamed = self.look(to, None).await?;
         Ok(self.engine.entry(renamed.ino, renamed.parent, &renamed.found)?)
     }
 }

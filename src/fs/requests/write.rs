@@ -45,6 +45,17 @@ impl Requests {
         last_write: LastWrite,
         lease: Option<LeaseId>,
     ) -> Answer<Entry> {
+        self.again(|| self.put_range_once(path, offset, data.clone(), last_write, lease)).await
+    }
+
+    async fn put_range_once(
+        &self,
+        path: &FilePath,
+        offset: u64,
+        data: Bytes,
+        last_write: LastWrite,
+        lease: Option<LeaseId>,
+    ) -> Answer<Entry> {
         let end = offset.checked_add(data.len() as u64).ok_or(FsError::TooLarge)?;
         let (target, permit) = self.pass_to_write(path, lease).await?;
         let in_place = |bytes: &mut [u8]| bytes.copy_from_slice(&data);
@@ -74,6 +85,16 @@ impl Requests {
         if range.start > range.end {
             return Err(FsError::Invalid("the range ends before it begins").into());
         }
+        self.again(|| self.clear_range_once(path, range.clone(), last_write, lease)).await
+    }
+
+    async fn clear_range_once(
+        &self,
+        path: &FilePath,
+        range: Range<u64>,
+        last_write: LastWrite,
+        lease: Option<LeaseId>,
+    ) -> Answer<Entry> {
         let (target, permit) = self.pass_to_write(path, lease).await?;
         let zeros = |bytes: &mut [u8]| bytes.fill(0);
         let small = self.change_small(path, &target, range.clone(), zeros, last_write, lease).await;
@@ -104,6 +125,10 @@ impl Requests {
         lease: Option<LeaseId>,
     ) -> Result<Option<Entry>> {
         let engine = &self.engine;
+        if engine.upstream().is_some() {
+            // Its bytes may have to be brought first, which opening it does.
+            return Ok(None);
+        }
         let local = engine.local()?;
         let done = self
             .unless_open(path, target, |at, blob| {

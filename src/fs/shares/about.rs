@@ -18,7 +18,7 @@ use super::Shares;
 const SETTING: &str = "smbshare";
 
 /// Blobs looked at between two chances for others to run.
-const PAGE: usize = 5000;
+pub(super) const PAGE: usize = 5000;
 
 /// What a front end keeps about a share under names of its own: quota, tier and the like.
 pub type ShareSettings = BTreeMap<String, String>;
@@ -83,6 +83,7 @@ impl Shares {
         metadata: &Metadata,
         settings: &ShareSettings,
     ) -> Result<ShareInfo> {
+        self.may_make(name)?;
         let mut stored = Metadata::new();
         replace_callers_metadata(&mut stored, metadata);
         set_settings(&mut stored, settings);
@@ -93,7 +94,9 @@ impl Shares {
 
     /// What a share is. A lease id that is given must be right.
     pub async fn properties(&self, name: &ContainerName, lease: Option<LeaseId>) -> Result<ShareInfo> {
-        Ok(ShareInfo::of(self.store.container_properties(name, lease).await.map_err(missing)?))
+        let container = self.container(name)?;
+        let info = ShareInfo::of(self.store.container_properties(&container, lease).await.map_err(missing)?);
+        Ok(ShareInfo { name: name.clone(), ..info })
     }
 
     /// Replaces the caller's metadata.
@@ -123,6 +126,7 @@ impl Shares {
         lease: Option<LeaseId>,
         change: impl FnOnce(&mut Metadata),
     ) -> Result<ShareInfo> {
+        self.is_ours(name)?;
         // Before anything is changed: the lease.
         self.properties(name, lease).await?;
         let requests = self.open(name).await?;
@@ -138,6 +142,7 @@ impl Shares {
         acl: ContainerAcl,
         lease: Option<LeaseId>,
     ) -> Result<ShareInfo> {
+        self.is_ours(name)?;
         let conditions = Preconditions { lease, ..Preconditions::default() };
         let done = self.store.set_container_acl(name, acl, &conditions).await.map_err(missing)?;
         self.durable().await?;
@@ -146,6 +151,7 @@ impl Shares {
 
     /// One lease action on a share.
     pub async fn lease(&self, name: &ContainerName, request: LeaseRequest) -> Result<LeaseReport> {
+        self.is_ours(name)?;
         let always = Preconditions::default();
         let done = self.store.lease_container(name, request, &always).await.map_err(missing)?;
         self.durable().await?;
@@ -154,6 +160,9 @@ impl Shares {
 
     /// How many bytes the files of a share have. Looks at every one of them.
     pub async fn usage(&self, name: &ContainerName) -> Result<u64> {
+        if let Some(bytes) = self.usage_there(name).await? {
+            return Ok(bytes);
+        }
         let (mut query, mut bytes) = (ListQuery { max: PAGE, ..ListQuery::default() }, 0);
         loop {
             let page = self.store.list_blobs(name, &query).await.map_err(missing)?;

@@ -20,6 +20,7 @@ impl Shares {
         name: &ContainerName,
         metadata: Option<Metadata>,
     ) -> Result<(SnapshotId, ShareInfo)> {
+        self.is_ours(name)?;
         let requests = self.open(name).await?;
         // What programs have written and not closed is in the snapshot, too.
         requests.engine().drain(&|_| {}).await?;
@@ -44,7 +45,10 @@ impl Shares {
 
     /// What a snapshot of a share is. Policies and lease are those of the share.
     pub async fn snapshot_properties(&self, name: &ContainerName, id: SnapshotId) -> Result<ShareInfo> {
-        let share = self.store.container_properties(name, None).await.map_err(missing)?;
+        if self.only_name() == Some(name) {
+            return Err(FsError::NoSnapshot);
+        }
+        let share = self.store.container_properties(&self.container(name)?, None).await.map_err(missing)?;
         let kept = self.store.container_properties(&name.at_snapshot(id), None).await.map_err(of_snapshot)?;
         let info = ShareInfo { snapshot: Some(id), ..ShareInfo::of(kept) };
         Ok(ShareInfo { name: name.clone(), acl: share.acl, lease: share.lease, ..info })
@@ -52,7 +56,7 @@ impl Shares {
 
     /// Deletes one snapshot.
     pub async fn delete_snapshot(&self, name: &ContainerName, id: SnapshotId) -> Result<()> {
-        self.store.container_properties(name, None).await.map_err(missing)?;
+        self.snapshot_properties(name, id).await?;
         self.local()?.delete_container_snapshot(name, id).await.map_err(of_snapshot)?;
         self.durable().await
     }
@@ -66,11 +70,14 @@ impl Shares {
     ) -> Result<()> {
         let _changing = self.changing.lock().await;
         self.properties(name, None).await?;
+        if self.only_name().is_some() {
+            return Err(FsError::ShareInUse("it is mounted"));
+        }
         if snapshots == DeleteSnapshots::Refuse && !self.snapshots_of(name)?.is_empty() {
             return Err(FsError::ShareHasSnapshots);
         }
         self.end(name).await?;
-        self.counted.lock().remove(name);
+        self.rooms.lock().remove(name);
         let conditions = Preconditions { lease, ..Preconditions::default() };
         let deleted = match self.store.local() {
             Some(local) => local.delete_container_with(name, snapshots, &conditions).await,
@@ -92,6 +99,12 @@ impl Shares {
         max: usize,
         snapshots: bool,
     ) -> Result<(Vec<ShareInfo>, Option<String>)> {
+        if let Some(only) = self.only_name() {
+            let shown =
+                only.as_str().starts_with(prefix) && marker.is_none_or(|marker| only.as_str() >= marker);
+            let line = if shown { Some(self.properties(only, None).await?) } else { None };
+            return Ok((line.into_iter().collect(), None));
+        }
         let (from, first) = match marker.and_then(|marker| marker.split_once(MARK)) {
             Some((name, id)) => (Some(name), id.parse().ok()),
             None => (marker, None),

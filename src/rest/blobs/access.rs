@@ -8,18 +8,17 @@ use http::{HeaderMap, Uri};
 
 use super::BlobService;
 use super::call::{Call, Rights};
-use super::failure::{Failure, Result};
+use super::failure::Result;
 use super::needs::need;
 use super::operation::{BlobOp, Operation};
 use super::route::{Resource, Target};
 use super::source::SourceRight;
-use crate::rest::auth::{Asked, Claim};
-use crate::rest::face::{Caller, Service as _};
-use crate::rest::reply::status_of;
+use crate::rest::access::{Guarded, Named, about_other, judge, signed_parts};
+use crate::rest::auth::{Accounts, Claim};
+use crate::rest::face::Caller;
 use crate::store::{BlobPath, ContainerAcl, ContainerName, StoreError};
 use crate::wire::Fault;
 use crate::wire::query::Query;
-use crate::wire::signing::sas::{Circumstances, Place};
 use crate::wire::signing::shared_key::SignedParts;
 use crate::wire::signing::{Need, Service};
 
@@ -35,12 +34,7 @@ impl BlobService {
     ) -> Result<Rights> {
         let claim = Claim::of(&head.headers, query)?;
         let need = need(operation, &head.headers, query);
-        let parts = SignedParts {
-            method: head.method.as_str(),
-            path: head.uri.path(),
-            query,
-            headers: &head.headers,
-        };
+        let parts = signed_parts(head, query);
         self.judge(&claim, parts, target, caller, &need).await
     }
 
@@ -64,14 +58,10 @@ impl BlobService {
         }
         let read = Operation::Blob(at.clone(), BlobOp::Get);
         let parts = SignedParts { method: "GET", path: url.path(), query, headers: &headers };
-        let judged = self.judge(&claim, parts, target, call.caller, &need(&read, &headers, query)).await;
-        match judged {
+        let need = need(&read, &headers, query);
+        match self.judge(&claim, parts, target, call.caller, &need).await {
             Ok(_) => Ok(()),
-            Err(Failure::Refused(fault)) => {
-                let why = format!("The source of the copy may not be read: {}", fault.text());
-                Err(Failure::Source(status_of(fault.code), why))
-            }
-            Err(other) => Err(other),
+            Err(failure) => Err(about_other(failure, "The source of the copy may not be read")),
         }
     }
 
@@ -88,31 +78,24 @@ impl BlobService {
             Resource::Container(container) => (Some(container.as_str()), None),
             Resource::Blob(container, name) => (Some(container.as_str()), Some(name.as_str())),
         };
-        let acl = match container {
-            // The containers are those of the accounts known here, whatever account the URL names.
-            Some(container) if claim.asks_for_acl() && self.accounts.knows(&target.account.name) => {
-                self.acl_of(container).await?
-            }
-            _ => None,
-        };
-        let snapshot = parts.query.filled("snapshot");
-        let place =
-            Place { service: Service::Blob, account: &target.account.name, container, name, snapshot };
-        let circumstances = Circumstances {
-            now: self.now(),
-            client: Some(caller.peer.ip().to_canonical()),
-            secure: caller.secure,
-        };
-        let asked = Asked { parts, place, circumstances };
-        let allowed = claim.judge(&self.accounts, &asked, acl.as_ref(), need)?;
+        let named = Named { account: &target.account.name, container, name };
+        let allowed = judge(self, claim, parts, named, caller, need).await?;
         Ok(Rights {
             by_key: matches!(claim, Claim::Key(_)),
             create_only: allowed.create_only,
             overrides: allowed.overrides,
         })
     }
+}
 
-    /// Who may use a container; nobody in particular if it does not exist, so that nobody learns that.
+impl Guarded for BlobService {
+    const KIND: Service = Service::Blob;
+    const SNAPSHOT: &'static str = "snapshot";
+
+    fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
     async fn acl_of(&self, container: &str) -> Result<Option<ContainerAcl>> {
         let Ok(name) = ContainerName::new(container) else { return Ok(None) };
         match self.store.container_properties(&name, None).await {

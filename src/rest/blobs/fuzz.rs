@@ -10,10 +10,11 @@ use proptest::sample::select;
 use super::batch;
 use super::needs::need;
 use super::operation::Operation;
-use super::route::{Resource, Target, account_of};
+use super::route::{BLOB_LABEL, Resource, Target};
 use crate::rest::auth::{Accounts, Asked, Claim};
 use crate::rest::face::redacted;
 use crate::rest::server::check_framing;
+use crate::rest::url::AccountPart;
 use crate::share::Moment;
 use crate::store::TagExpression;
 use crate::wire::query::{self, Query};
@@ -200,7 +201,8 @@ proptest! {
     fn account_and_target_agree(host in select(HOSTS), path in text(), of_container in any::<bool>()) {
         let path = format!("/{path}");
         if let Ok(target) = Target::parse(host, &path, of_container) {
-            prop_assert_eq!(account_of(host, &path), Ok(target.account.name));
+            let named = AccountPart::split(host, &path, BLOB_LABEL).map(|(account, _)| account.name);
+            prop_assert_eq!(named, Ok(target.account.name));
         }
     }
 

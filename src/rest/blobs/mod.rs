@@ -41,6 +41,7 @@ use http::request::Parts;
 use super::auth::Accounts;
 use super::cors::Settings;
 use super::face::{self, Caller, Face, Service};
+use super::neighbours::Neighbours;
 use super::server::{Answer, Protocol, Request, RequestBody};
 use crate::share::Moment;
 use crate::store::{BlobPath, BlobStore, ContainerName, EtagMatch, LocalStore, Preconditions};
@@ -52,7 +53,6 @@ use crate::wire::{ErrorCode, headers};
 use access::refuse_secondary_writes;
 use call::Call;
 use failure::{Failure, Result};
-use neighbours::Neighbours;
 use operation::{AccountOp, BlobOp, ContainerOp, Operation};
 use route::Target;
 
@@ -76,7 +76,7 @@ pub struct BlobService {
     store: Arc<dyn ServedStore>,
     accounts: Accounts,
     copy_sources: CopySources,
-    neighbours: Neighbours,
+    neighbours: Neighbours<BlobService>,
     settings: Settings,
     /// The time: of this machine, unless a test moves it together with the store's.
     clock: Clock,

@@ -39,11 +39,6 @@ impl Target {
     }
 }
 
-/// The account that a host and a path name, as [`Target::parse`] reads them.
-pub(super) fn account_of(host: &str, path: &str) -> Result<String, BadUrl> {
-    AccountPart::split(host, path, BLOB_LABEL).map(|(account, _)| account.name)
-}
-
 fn resource(path: &str, of_container: bool) -> Result<Resource, BadUrl> {
     if path.is_empty() {
         return Ok(Resource::Account);

@@ -8,17 +8,16 @@ use http::{HeaderMap, Uri};
 
 use super::FilesService;
 use super::call::Call;
-use super::failure::{Failure, Result};
+use super::failure::Result;
 use super::needs::need;
 use super::operation::Operation;
 use super::route::{Resource, Target};
-use crate::rest::auth::{Allowed, Asked, Claim};
-use crate::rest::face::{Caller, Service as _};
+use crate::rest::access::{Guarded, Named, about_other, judge, signed_parts};
+use crate::rest::auth::{Accounts, Allowed, Claim};
+use crate::rest::face::Caller;
 use crate::rest::failure as common;
-use crate::rest::reply::status_of;
 use crate::store::{ContainerAcl, ContainerName};
 use crate::wire::query::Query;
-use crate::wire::signing::sas::{Circumstances, Place};
 use crate::wire::signing::shared_key::SignedParts;
 use crate::wire::signing::{Need, Service};
 use crate::wire::{ErrorCode, Fault};
@@ -35,12 +34,7 @@ impl FilesService {
     ) -> Result<(Claim, Allowed)> {
         let claim = Claim::of(&head.headers, query)?;
         let need = need(operation, &head.headers);
-        let parts = SignedParts {
-            method: head.method.as_str(),
-            path: head.uri.path(),
-            query,
-            headers: &head.headers,
-        };
+        let parts = signed_parts(head, query);
         let allowed = self.judge(&claim, parts, target, caller, &need).await?;
         Ok((claim, allowed))
     }
@@ -67,11 +61,7 @@ impl FilesService {
         let parts = SignedParts { method: "GET", path: url.path(), query, headers: &headers };
         match self.judge(&claim, parts, target, call.caller, need).await {
             Ok(_) => Ok(()),
-            Err(Failure(common::Failure::Refused(fault))) => {
-                let why = format!("The source may not be used: {}", fault.text());
-                Err(common::Failure::Source(status_of(fault.code), why).into())
-            }
-            Err(other) => Err(other),
+            Err(failure) => Err(about_other(failure.into(), "The source may not be used").into()),
         }
     }
 
@@ -88,31 +78,27 @@ impl FilesService {
             Resource::Share(share) => (Some(share.as_str()), None),
             Resource::Path(share, path) => (Some(share.as_str()), Some(path.as_str())),
         };
-        let acl = match share {
-            Some(share) if claim.asks_for_acl() => self.acl_of(share).await?,
-            _ => None,
-        };
-        let snapshot = parts.query.filled("sharesnapshot");
-        let place =
-            Place { service: Service::File, account: &target.account.name, container: share, name, snapshot };
-        let circumstances = Circumstances {
-            now: self.now(),
-            client: Some(caller.peer.ip().to_canonical()),
-            secure: caller.secure,
-        };
-        let asked = Asked { parts, place, circumstances };
-        Ok(claim.judge(&self.accounts, &asked, acl.as_ref(), need)?)
+        let named = Named { account: &target.account.name, container: share, name };
+        Ok(judge(self, claim, parts, named, caller, need).await?)
+    }
+}
+
+impl Guarded for FilesService {
+    const KIND: Service = Service::File;
+    const SNAPSHOT: &'static str = "sharesnapshot";
+
+    fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
-    /// The policies of a share; none if it does not exist, so that nobody learns that. Public access, which the blob
-    /// service may have given the container, is no business of shares.
-    async fn acl_of(&self, share: &str) -> Result<Option<ContainerAcl>> {
+    /// Public access, which the blob service may have given the container, is no business of shares.
+    async fn acl_of(&self, share: &str) -> std::result::Result<Option<ContainerAcl>, common::Failure> {
         let Ok(name) = ContainerName::new(share) else { return Ok(None) };
         match self.shares.properties(&name, None).await {
             Ok(share) => Ok(Some(ContainerAcl { policies: share.acl.policies, ..ContainerAcl::default() })),
             Err(failure) => match super::failure::of_share(failure) {
                 absent if absent.code() == Some(ErrorCode::ShareNotFound) => Ok(None),
-                other => Err(other),
+                other => Err(other.into()),
             },
         }
     }

@@ -23,14 +23,12 @@ impl FilesService {
         at.check_new_name()?;
         let lease = call.lease()?;
         let source = self.source(call).await?;
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let from = match &source {
             CopyFrom::Own(reading) => Some(&reading.entry),
             CopyFrom::Elsewhere(_) => None,
         };
-        if let Some(entry) = from {
-            self.check_quota(at, &share, entry.size).await?;
-        }
+        let room = self.room_for(at, &share, from.map(|entry| entry.size)).await?;
         let smb = self.with_permission(call, &share, copied_smb(call, from)?).await?;
         let named = without_query(headers::required(call.headers(), headers::COPY_SOURCE)?).to_owned();
         let id = uuid::Uuid::new_v4().to_string();
@@ -42,7 +40,7 @@ impl FilesService {
             create_only: call.create_only,
         };
         let entry = match source {
-            CopyFrom::Own(reading) => share.copy(&reading, &at.path, copy, lease).await?,
+            CopyFrom::Own(reading) => room.after(share.copy(&reading, &at.path, copy, lease).await)?,
             CopyFrom::Elsewhere(url) => self.copy_elsewhere(&share, &url, at, copy, lease).await?,
         };
         let reply = Reply::accepted().version(entry.etag, entry.modified);
@@ -58,7 +56,7 @@ impl FilesService {
         if call.query.filled("copyid").is_none() {
             return Err(Fault::missing_query("copyid").into());
         }
-        self.share(&at.share).await?.file_properties(&at.path, call.lease()?).await?;
+        self.share(call, &at.share).await?.file_properties(&at.path, call.lease()?).await?;
         Err(ErrorCode::NoPendingCopyOperation.into())
     }
 }
@@ -119,8 +117,8 @@ impl FilesService {
             content_md5: None,
             create_only: copy.create_only,
         };
-        self.check_quota(at, share, size).await?;
-        let mut entry = share.create_file(&at.path, new, lease).await?;
+        let room = self.room_for(at, share, Some(size)).await?;
+        let mut entry = room.after(share.create_file(&at.path, new, lease).await)?;
         let (mut pieces, mut offset, mut batch) = (answer.bytes_stream(), 0, Vec::new());
         let full = usize::try_from(RANGE_MAX).unwrap_or(usize::MAX);
         loop {

@@ -46,7 +46,7 @@ impl FilesService {
     /// Create Directory.
     pub(super) async fn create_directory(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
         at.check_new_name()?;
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let smb = self.with_permission(call, &share, call.smb_change(true)?).await?;
         let entry = share.create_directory(&at.path, smb, call.metadata()?).await?;
         Ok(changed(Reply::created(), &entry).empty())
@@ -60,7 +60,7 @@ impl FilesService {
 
     /// Set Directory Properties.
     pub(super) async fn set_directory_properties(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let smb = self.with_permission(call, &share, call.smb_change(false)?).await?;
         let entry = share.set_directory_properties(&at.path, smb).await?;
         Ok(changed(Reply::ok(), &entry).empty())
@@ -74,14 +74,14 @@ impl FilesService {
 
     /// Set Directory Metadata.
     pub(super) async fn set_directory_metadata(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let entry = share.set_directory_metadata(&at.path, call.metadata()?).await?;
         Ok(changed(Reply::ok(), &entry).empty())
     }
 
     /// Delete Directory.
-    pub(super) async fn delete_directory(&self, at: &Place) -> Result<Answer> {
-        self.share(&at.share).await?.delete_directory(&at.path).await?;
+    pub(super) async fn delete_directory(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
+        self.share(call, &at.share).await?.delete_directory(&at.path).await?;
         Ok(Reply::accepted().empty())
     }
 

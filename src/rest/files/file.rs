@@ -41,8 +41,8 @@ impl FilesService {
             Sums::of(&body, Wanted::Md5AndCrc64).check(&declared)?;
         }
         let (headers, lease) = (call.stored_headers()?, call.lease()?);
-        let share = self.share(&at.share).await?;
-        self.check_quota(at, &share, size).await?;
+        let share = self.share(call, &at.share).await?;
+        let room = self.room_for(at, &share, Some(size)).await?;
         let smb = self.with_permission(call, &share, call.smb_change(true)?).await?;
         let new = NewFile {
             size,
@@ -53,7 +53,7 @@ impl FilesService {
             content_md5: call.stored_md5()?,
             create_only: call.create_only,
         };
-        let entry = share.create_file(&at.path, new, lease).await?;
+        let entry = room.after(share.create_file(&at.path, new, lease).await)?;
         Ok(changed(Reply::created(), &entry).empty())
     }
 
@@ -73,7 +73,7 @@ impl FilesService {
 
     /// Set File Metadata.
     pub(super) async fn set_file_metadata(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let entry = share.set_file_metadata(&at.path, call.metadata()?, call.lease()?).await?;
         Ok(changed(Reply::ok(), &entry).empty())
     }
@@ -84,20 +84,20 @@ impl FilesService {
         size.map(check_size).transpose()?;
         let stored = (call.stored_headers()?, call.stored_md5()?);
         let smb = call.smb_change(false)?;
-        let share = self.share(&at.share).await?;
-        if let Some(size) = size {
-            self.check_quota(at, &share, size).await?;
-        }
+        let share = self.share(call, &at.share).await?;
+        let room = self.room_for(at, &share, size).await?;
         let smb = self.with_permission(call, &share, smb).await?;
         let named = stored.0 != HttpHeaders::default() || stored.1.is_some();
         let change = FileChange { headers: named.then_some(stored), size, smb };
-        let entry = share.set_file_properties(&at.path, change, call.lease()?).await?;
+        let done = share.set_file_properties(&at.path, change, call.lease()?).await;
+        let entry = room.after(done)?;
         Ok(changed(Reply::ok(), &entry).empty())
     }
 
     /// Delete File.
     pub(super) async fn delete_file(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
-        self.share(&at.share).await?.delete_file(&at.path, call.lease()?).await?;
+        let _turn = self.shares.moving_turn(&at.share).await;
+        self.share(call, &at.share).await?.delete_file(&at.path, call.lease()?).await?;
         Ok(Reply::accepted().empty())
     }
 }

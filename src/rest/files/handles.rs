@@ -30,7 +30,7 @@ impl FilesService {
             // Nobody can have a snapshot open.
             return Ok(Reply::ok().xml(xml::handle_list(&[], None)));
         }
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let found = share.handles(&at.path, recursive, marker, page.max).await?;
         let next = found.next.map(|next| next.to_string());
         let lines =
@@ -46,7 +46,7 @@ impl FilesService {
             text => Which::One(text.parse().map_err(|_| Fault::invalid_header(headers::HANDLE_ID, text))?),
         };
         let recursive = headers::flag(call.headers(), headers::RECURSIVE)?;
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let done = share.close_handles(&at.path, which, recursive).await?;
         let reply = Reply::ok()
             .number(headers::HANDLES_CLOSED, done.closed as u64)

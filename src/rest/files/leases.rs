@@ -17,7 +17,7 @@ impl FilesService {
     /// Lease File.
     pub(super) async fn lease_file(&self, call: &Call<'_>, at: &Place) -> Result<Answer> {
         let command = LeaseCommand::from_headers(call.headers())?;
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let action = action(command)?;
         let entry = share.lease(&at.path, action).await?;
         let status = StatusCode::from_u16(command.success_status()).unwrap_or(StatusCode::OK);

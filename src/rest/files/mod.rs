@@ -16,6 +16,7 @@ mod file;
 mod handles;
 mod leases;
 mod needs;
+mod neighbours;
 mod operation;
 mod permissions;
 mod place;
@@ -40,6 +41,7 @@ use super::auth::Accounts;
 use super::cors::Settings;
 use super::face::{self, Caller, Face, Service};
 use super::failure as common;
+use super::neighbours::Neighbours;
 use super::server::{Answer, Protocol, Request, RequestBody};
 use super::sources::CopySources;
 use crate::fs::shares::Shares;
@@ -57,6 +59,8 @@ use operation::{DirectoryOp, FileOp, HandlesOp, Operation, ServiceOp, ShareOp};
 use place::Place;
 use route::Target;
 
+pub use neighbours::{FilesAccounts, SharesOf};
+
 /// What the `Server` header says.
 const SERVER_NAME: &str = concat!("leasefs-file/", env!("CARGO_PKG_VERSION"));
 /// KiB of bodies that are in memory at once, of all requests together.
@@ -65,12 +69,13 @@ const BODIES_KIB_MAX: usize = 512 * 1024;
 /// An operation being made: on the heap, so that no request pays for the largest.
 type Performing<'a> = Pin<Box<dyn Future<Output = Result<Answer>> + Send + 'a>>;
 
-/// The Files protocol over the shares of one store.
+/// The Files protocol over the shares of one store, for one account.
 pub struct FilesService {
     shares: Arc<Shares>,
     accounts: Accounts,
     copy_sources: CopySources,
     settings: Settings,
+    neighbours: Neighbours<FilesService>,
     /// Room for bodies, in KiB.
     bodies: Semaphore,
     face: Face,
@@ -90,6 +95,7 @@ impl FilesService {
             accounts,
             copy_sources,
             settings: Settings::default(),
+            neighbours: Neighbours::default(),
             bodies: Semaphore::new(BODIES_KIB_MAX),
             face: Face::new(SERVER_NAME),
         }
@@ -205,7 +211,7 @@ impl FilesService {
             DirectoryOp::SetMetadata => Box::pin(self.set_directory_metadata(call, at)),
             DirectoryOp::List => Box::pin(self.list_directory(call, at)),
             DirectoryOp::Rename => Box::pin(self.rename(call, at, true)),
-            DirectoryOp::Delete => Box::pin(self.delete_directory(at)),
+            DirectoryOp::Delete => Box::pin(self.delete_directory(call, at)),
         }
     }
 

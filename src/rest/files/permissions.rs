@@ -25,7 +25,7 @@ impl FilesService {
     ) -> Result<Answer> {
         let body = call.whole_body(BODY_MAX).await?;
         let (text, _) = permission::parse_body(&body)?;
-        let share = self.share(name).await?;
+        let share = self.share(call, name).await?;
         let key = self.keep(&share, &text).await?;
         Ok(Reply::created().header(headers::FILE_PERMISSION_KEY, &key).empty())
     }
@@ -38,7 +38,7 @@ impl FilesService {
         if !permission::is_key(key) {
             return Err(ErrorCode::FileInvalidPermissionKey.into());
         }
-        let share = self.share(name).await?;
+        let share = self.share(call, name).await?;
         let text = if key == permission::key(permission::INHERITED) {
             permission::INHERITED.to_owned()
         } else {

@@ -50,7 +50,7 @@ impl FilesService {
                 let wanted = if declared.crc64.is_some() { Wanted::Crc64 } else { Wanted::Md5AndCrc64 };
                 let sums = Sums::of(&body, wanted);
                 sums.check(&declared)?;
-                let share = self.share(&at.share).await?;
+                let share = self.share(call, &at.share).await?;
                 let entry = share.put_range(&at.path, range.start, body, last_write, lease).await?;
                 let reply =
                     written(&entry).maybe(headers::CONTENT_MD5, sums.md5.as_ref().map(md5_text).as_deref());
@@ -63,7 +63,7 @@ impl FilesService {
                         .saying("A range is cleared without a body and without a checksum.")
                         .into());
                 }
-                let share = self.share(&at.share).await?;
+                let share = self.share(call, &at.share).await?;
                 let entry = share.clear_range(&at.path, range, last_write, lease).await?;
                 Ok(written(&entry).empty())
             }
@@ -92,7 +92,7 @@ impl FilesService {
         let body = self.fetch_range(&source, from).await?;
         let sums = Sums::of(&body, Wanted::Md5AndCrc64);
         sums.check(&declared)?;
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let entry = share.put_range(&at.path, range.start, body, last_write, lease).await?;
         Ok(written(&entry).header(headers::CONTENT_CRC64, &crc64_text(sums.crc64)).empty())
     }
@@ -105,10 +105,12 @@ impl FilesService {
         let before = match call.snapshot_named("prevsharesnapshot")? {
             None => None,
             Some(id) => {
-                Some(self.view_of(&at.share, Some(id)).await.map_err(|failure| match failure.code() {
-                    Some(ErrorCode::ShareSnapshotNotFound) => ErrorCode::PreviousSnapshotNotFound.into(),
-                    _ => failure,
-                })?)
+                Some(self.view_of(call, &at.share, Some(id)).await.map_err(
+                    |failure| match failure.code() {
+                        Some(ErrorCode::ShareSnapshotNotFound) => ErrorCode::PreviousSnapshotNotFound.into(),
+                        _ => failure,
+                    },
+                )?)
             }
         };
         let entry = reading.entry.clone();

@@ -49,7 +49,7 @@ impl FilesService {
                 .header(headers::CONTENT_RANGE, &content_range(start, length, size)),
         });
         if !with_md5 {
-            return Ok(reply.with(body_of(reading, start, length)?));
+            return Ok(reply.with(body_of(reading, start, length).await?));
         }
         if length > RANGE_MAX {
             return Err(ErrorCode::OutOfRangeInput.into());
@@ -60,21 +60,28 @@ impl FilesService {
     }
 }
 
-fn body_of(reading: Reading, start: u64, length: u64) -> Result<AnswerBody> {
+async fn body_of(reading: Reading, start: u64, length: u64) -> Result<AnswerBody> {
     if let Some(bytes) = slice(&reading, start, length) {
         return Ok(AnswerBody::Bytes(bytes));
     }
     if length <= AT_ONCE_MAX {
+        reading.bring(start..start + length).await?;
         return Ok(AnswerBody::Bytes(read_now(&reading, start, length)?));
     }
-    Ok(AnswerBody::from_source(Arc::new(FileSource(reading)), start, length))
+    // What is elsewhere is brought while it is sent; but whether there is anything is told by the status.
+    reading.bring(start..start + AT_ONCE_MAX).await?;
+    let source = FileSource { reading, runtime: tokio::runtime::Handle::current() };
+    Ok(AnswerBody::from_source(Arc::new(source), start, length))
 }
 
 /// Bytes of a file as many as there are, from the memory or by a thread that may block.
 pub(super) async fn read_part(reading: Reading, start: u64, length: u64) -> Result<Bytes> {
     match slice(&reading, start, length) {
         Some(bytes) => Ok(bytes),
-        None => on_blocking_thread(move || read_now(&reading, start, length)).await,
+        None => {
+            reading.bring(start..start.saturating_add(length)).await?;
+            on_blocking_thread(move || read_now(&reading, start, length)).await
+        }
     }
 }
 
@@ -106,10 +113,21 @@ fn slice(reading: &Reading, start: u64, length: u64) -> Option<Bytes> {
 }
 
 /// A file as the source of an answer.
-struct FileSource(Reading);
+struct FileSource {
+    reading: Reading,
+    /// Brings what is elsewhere, while the thread that reads waits.
+    runtime: tokio::runtime::Handle,
+}
 
 impl Source for FileSource {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        fill(&self.0, buffer, offset).map_err(io::Error::other)
+        loop {
+            match fill(&self.reading, buffer, offset) {
+                Err(FsError::NotHere(range)) => {
+                    self.runtime.block_on(self.reading.bring(range)).map_err(io::Error::other)?;
+                }
+                other => return other.map_err(io::Error::other),
+            }
+        }
     }
 }

@@ -45,8 +45,9 @@ impl FilesService {
             metadata: call.metadata_if_any()?,
             content_type: call.header(headers::CONTENT_TYPE_STORED)?.map(str::to_owned),
         };
-        let share = self.share(&at.share).await?;
+        let share = self.share(call, &at.share).await?;
         let smb = self.with_permission(call, &share, request.smb).await?;
+        let _turn = self.shares.moving_turn(&at.share).await;
         let entry = share.rename(&from.path, &at.path, RenameRequest { smb, ..request }).await?;
         Ok(changed(Reply::ok(), &entry).empty())
     }

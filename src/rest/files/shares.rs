@@ -5,7 +5,7 @@ use super::call::Call;
 use super::failure::{Result, of_share};
 use super::place::Place;
 use crate::fs::requests::Requests;
-use crate::fs::shares::{ShareInfo, ShareSettings};
+use crate::fs::shares::{Grant, ShareInfo, ShareSettings};
 use crate::rest::leases::{self, lease_headers};
 use crate::rest::reply::Reply;
 use crate::rest::server::Answer;
@@ -152,23 +152,25 @@ impl FilesService {
         Ok(leases::reply(command, &report))
     }
 
-    /// Refuses what would make a share larger than its quota: `size` bytes at a place that may have a file already.
-    pub(super) async fn check_quota(&self, at: &Place, share: &Requests, size: u64) -> Result<()> {
+    /// Room in a share with a quota for a file of `size` bytes at a place that may have one already. To be kept until
+    /// that is done.
+    pub(super) async fn room_for(
+        &self,
+        at: &Place,
+        share: &Requests,
+        size: Option<u64>,
+    ) -> Result<RoomInShare> {
+        let Some(size) = size else { return Ok(RoomInShare(None)) };
         let info = self.shares.properties(&at.share, None).await.map_err(of_share)?;
         // Who was given no quota has one that no disk reaches.
         let Some(quota) = info.settings.get(QUOTA).and_then(|text| text.parse::<u64>().ok()) else {
-            return Ok(());
+            return Ok(RoomInShare(None));
         };
-        let limit = quota << 30;
-        if self.shares.has_room(&at.share, limit, size).await.map_err(of_share)? {
-            return Ok(());
+        let made = self.shares.make_room(&at.share, quota << 30, (share, &at.path), size).await;
+        match made.map_err(of_share)? {
+            Some(grant) => Ok(RoomInShare(Some(grant))),
+            None => Err(ErrorCode::ShareSizeLimitReached.into()),
         }
-        let old = share.file_properties(&at.path, None).await.map_or(0, |entry| entry.size);
-        let growth = size.saturating_sub(old);
-        if old > 0 && self.shares.has_room(&at.share, limit, growth).await.map_err(of_share)? {
-            return Ok(());
-        }
-        Err(ErrorCode::ShareSizeLimitReached.into())
     }
 
     /// The share, or the snapshot of it, that a request is about.
@@ -178,6 +180,21 @@ impl FilesService {
             Some(id) => self.shares.snapshot_properties(name, id).await,
         };
         found.map_err(of_share)
+    }
+}
+
+/// Room in a share while a file is being made larger; nothing where that needs none.
+#[derive(Debug)]
+#[must_use = "the room is given back when this is dropped"]
+pub(super) struct RoomInShare(Option<Grant>);
+
+impl RoomInShare {
+    /// It was used, if what was done with it went well.
+    pub(super) fn after<T, E>(self, done: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        if let (Some(grant), true) = (self.0, done.is_ok()) {
+            grant.used();
+        }
+        done
     }
 }
 

@@ -39,8 +39,12 @@ impl FilesService {
         let dots = headers::flag(call.headers(), headers::SOURCE_ALLOW_TRAILING_DOT)?;
         let (place, target, query) = own_place(&url, headers::COPY_SOURCE, dots)?;
         let need = super::needs::need(&Operation::File(place.clone(), FileOp::Get), call.headers());
-        self.authorize_other(call, &url, &target, &query, &need).await?;
-        let view = self.view_of(&place.share, snapshot_in(&query, "sharesnapshot")?).await;
+        let neighbour = (target.account.name != call.target.account.name)
+            .then(|| self.neighbours.find(&target.account.name))
+            .flatten();
+        let owner = neighbour.as_deref().unwrap_or(self);
+        owner.authorize_other(call, &url, &target, &query, &need).await?;
+        let view = owner.view_of(call, &place.share, snapshot_in(&query, "sharesnapshot")?).await;
         let reading = match view {
             Ok(view) => view.read(&place.path, None).await,
             Err(failure) => Err(failure),

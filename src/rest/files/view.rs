@@ -16,19 +16,24 @@ pub(super) enum View {
 
 impl FilesService {
     /// Calls on a share that exists.
-    pub(super) async fn share(&self, name: &ContainerName) -> Result<Requests> {
-        Ok(self.shares.open(name).await?)
+    pub(super) async fn share(&self, call: &Call<'_>, name: &ContainerName) -> Result<Requests> {
+        Ok(self.shares.open(name).await?.from_client(call.caller.peer.ip().to_canonical()))
     }
 
     /// What the URL of a request names.
     pub(super) async fn view(&self, call: &Call<'_>, place: &Place) -> Result<View> {
-        self.view_of(&place.share, call.snapshot()?).await
+        self.view_of(call, &place.share, call.snapshot()?).await
     }
 
     /// A share, or a snapshot of it.
-    pub(super) async fn view_of(&self, share: &ContainerName, snapshot: Option<SnapshotId>) -> Result<View> {
+    pub(super) async fn view_of(
+        &self,
+        call: &Call<'_>,
+        share: &ContainerName,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<View> {
         match snapshot {
-            None => Ok(View::Live(self.share(share).await?)),
+            None => Ok(View::Live(self.share(call, share).await?)),
             Some(id) => Ok(View::Frozen(self.shares.frozen(share, id).await?)),
         }
     }

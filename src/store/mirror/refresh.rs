@@ -99,14 +99,14 @@ impl Mirror {
         let found = match self.hear(self.contents.ask(name)).await? {
             Heard::Answer(found) => found,
             Heard::Silence(_) if self.store.find(&self.here(name))?.blob.is_some() => {
-                return Ok(Standing { leased: false, stale: true });
+                return Ok(Standing { stale: true, ..Standing::default() });
             }
             Heard::Silence(error) => return Err(error),
         };
         let mut standing = Standing::default();
         match found {
             Some((blob, first)) => {
-                standing.leased = blob.lease.is_locked(now());
+                (standing.leased, standing.lease) = (blob.lease.is_locked(now()), blob.lease);
                 let there = blob.etag;
                 self.take_over(since, vec![(name.clone(), blob)])?;
                 self.contents.offer(name, there, first).await;

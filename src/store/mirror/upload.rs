@@ -1,6 +1,7 @@
 //! The bytes of a push: in one piece, or as blocks of which only those that changed are sent.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -14,14 +15,17 @@ use super::push::Push;
 use super::state::Block;
 use super::{Mirror, PUSH_TOKEN};
 use crate::store::{
-    BlobBody, BlockId, BlockKind, BlockListEntry, ByteRange, ContentReader, CopySource, ETag, Preconditions,
-    Result, StoreError, crash_point,
+    BlobBody, BlobProperties, BlockId, BlockKind, BlockListEntry, ByteRange, ContentReader, CopySource, ETag,
+    HttpHeaders, Preconditions, PropertiesChange, Result, StoreError, crash_point,
 };
 
 /// Length of our block ids, where a blob has none yet.
 pub(super) const ID_BYTES: usize = 16;
 /// Foreign ids shorter than this leave no room for new ones.
 const ID_BYTES_MIN: usize = 8;
+
+/// The content type of a blob that was given none, as the service tells it.
+const UNTOLD_TYPE: &str = "application/octet-stream";
 
 /// What uploads count in: small ones hardly count, so that many can be under way.
 const UNIT: u64 = 64 << 10;
@@ -59,7 +63,26 @@ impl Mirror {
         if made.metadata.get(PUSH_TOKEN) != mark.as_ref() {
             return Err(StoreError::ConditionNotMet);
         }
+        let made = self.send_headers(push, made).await?;
         Ok(Sent { etag: made.etag, blocks: old.map(|layout| layout.blocks) })
+    }
+
+    /// Gives a version that was just made the headers that it has here, if they are others.
+    async fn send_headers(&self, push: &Push<'_>, made: Arc<BlobProperties>) -> Result<Arc<BlobProperties>> {
+        let blob = push.reader.properties();
+        let told = |headers: &HttpHeaders| {
+            let content_type = headers.content_type.clone().or_else(|| Some(UNTOLD_TYPE.to_owned()));
+            HttpHeaders { content_type, ..headers.clone() }
+        };
+        // A sum that only the service knows is one that it made itself, and stays.
+        let md5 = blob.content_md5.or(made.content_md5);
+        if told(&blob.headers) == told(&made.headers) && md5 == made.content_md5 {
+            return Ok(made);
+        }
+        let headers = Some((blob.headers.clone(), md5));
+        let change = PropertiesChange { headers, ..PropertiesChange::default() };
+        let onto = Preconditions { lease: push.fence.lease, ..Preconditions::if_version(made.etag) };
+        self.service.set_blob_properties(&push.at, change, &onto).await
     }
 
     pub(super) async fn send_whole(&self, push: &Push<'_>) -> Result<Sent> {
