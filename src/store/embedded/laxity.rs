@@ -22,10 +22,6 @@
 //!
 //! The note must never vanish from the disk before the renewed leases are there.
 
-use std::ffi::CString;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::share::Moment;
@@ -36,6 +32,7 @@ use super::blocks::{STAGED_TAG, is_staging_key};
 use super::containers::CONTAINER_TAG;
 use super::kv::{Batch, Kv, Range, Space};
 use super::record::{ContainerRecord, Entry, Staging, decode, encode};
+use super::run::Run;
 use super::tx::changed;
 use super::walk::segment;
 
@@ -43,40 +40,6 @@ const NOTE_KEY: &[u8] = b"m.run";
 
 /// Renewed leases are written in batches of so many bytes.
 const BATCH_BYTES: usize = 1 << 20;
-
-/// Which run of the machine, and of the disk's file system in it: everything that was written is there as long as both
-/// go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run(String);
-
-impl Run {
-    /// The present one; nothing if it cannot be told.
-    pub(super) fn present(folder: &Path) -> Option<Self> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        let mount = mount_number(folder).map_or_else(String::new, |number| format!(" {number}"));
-        Some(Self(format!("{}{mount}", boot.trim())))
-    }
-
-    #[cfg(test)]
-    pub(super) fn named(name: &str) -> Self {
-        Self(name.to_owned())
-    }
-}
-
-/// The number of the mount that a folder is on, which no other mount gets until the machine is started anew. Old kernels
-/// do not tell it.
-fn mount_number(folder: &Path) -> Option<u64> {
-    const STATX_MNT_ID_UNIQUE: libc::c_uint = 0x4000;
-    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-    let mut answer = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the path ends with a zero byte and lives until the call returns; the answer has the room that is asked for.
-    let done = unsafe {
-        libc::statx(libc::AT_FDCWD, path.as_ptr(), 0, STATX_MNT_ID_UNIQUE, answer.as_mut_ptr())
-    };
-    // SAFETY: zeroed before, and all zeros is a valid value of these numbers.
-    let answer = unsafe { answer.assume_init() };
-    (done == 0 && answer.stx_mask & STATX_MNT_ID_UNIQUE != 0).then_some(answer.stx_mnt_id)
-}
 
 /// Whether lease actions may be answered before they are on the disk.
 pub(super) struct Laxity {
@@ -91,7 +54,7 @@ impl Laxity {
         let note = kv.get(Space::Misc, NOTE_KEY)?;
         let note: Option<String> = note.map(|value| decode(&value, "the note of a run")).transpose()?;
         if let Some(note) = note
-            && run.as_ref().is_none_or(|run| run.0 != note)
+            && run.as_ref().is_none_or(|run| run.name() != note)
         {
             if after_crash {
                 let renewed = renew_all(kv, now)?;
@@ -114,7 +77,7 @@ impl Laxity {
     /// Adds the note to a batch, unless it is on the disk. To be followed by a sync and then [`Laxity::is_noted`].
     pub(super) fn note(&self, batch: &mut Batch) -> Result<()> {
         match &self.run {
-            Some(run) if !self.allowed() => batch.put(Space::Misc, NOTE_KEY, encode(&run.0)?),
+            Some(run) if !self.allowed() => batch.put(Space::Misc, NOTE_KEY, encode(&run.name())?),
             Some(_) | None => {}
         }
         Ok(())
@@ -140,10 +103,15 @@ fn renew_all(kv: &Kv, now: Moment) -> Result<u64> {
         changed(&entry, |blob| blob.lease = lease).encode().map(Some)
     })?;
     let again = |lease: &mut Lease| lease.count_anew(now);
-    renewal.each(Space::Misc, view.prefix(Space::Misc, &[CONTAINER_TAG]), |_| true, |value| {
-        let mut record: ContainerRecord = decode(value, "a container record")?;
-        again(&mut record.lease).then(|| encode(&record)).transpose()
-    })?;
+    renewal.each(
+        Space::Misc,
+        view.prefix(Space::Misc, &[CONTAINER_TAG]),
+        |_| true,
+        |value| {
+            let mut record: ContainerRecord = decode(value, "a container record")?;
+            again(&mut record.lease).then(|| encode(&record)).transpose()
+        },
+    )?;
     renewal.each(Space::Misc, view.prefix(Space::Misc, &[STAGED_TAG]), is_staging_key, |value| {
         let mut staging: Staging = decode(value, "a staging record")?;
         again(&mut staging.lease).then(|| encode(&staging)).transpose()

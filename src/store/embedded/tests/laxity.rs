@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tempfile::TempDir;
 
-use super::super::laxity::Run;
+use super::super::run::Run;
 use super::{at, block_on, share, small};
 use crate::share::Moment;
 use crate::share::lease::{LeaseDuration, LeaseId, LeaseRefusal, LeaseState};
@@ -285,12 +285,4 @@ fn only_a_durable_user_with_a_timed_lease_is_noted() {
         world.ask("a", request).unwrap();
     }
     assert!(!world.store.laxity.allowed());
-}
-
-#[test]
-fn a_run_is_the_same_until_the_machine_or_the_disk_is_started_anew() {
-    let folder = TempDir::new().unwrap();
-    let run = Run::present(folder.path());
-    assert!(run.is_some());
-    assert_eq!(run, Run::present(folder.path()));
 }
