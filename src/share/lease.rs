@@ -290,6 +290,14 @@ impl Lease {
         self.id().filter(|_| self.is_locked(now))
     }
 
+    /// Whether it ends by itself, or did, and was neither broken nor released.
+    pub fn is_timed(&self) -> bool {
+        match self.0 {
+            Inner::Leased { duration, .. } => !duration.is_infinite(),
+            Inner::Available | Inner::Breaking { .. } | Inner::Broken { .. } => false,
+        }
+    }
+
     /// The id it remembers, whether or not it still counts.
     fn id(&self) -> Option<LeaseId> {
         match self.0 {
@@ -395,6 +403,18 @@ impl Lease {
     pub fn modified(&mut self, now: Moment) {
         if !self.is_locked(now) {
             self.0 = Inner::Available;
+        }
+    }
+
+    /// A renewal of it may have been forgotten: a finite lease that is not known to have ended starts again, whether
+    /// it ran out or not. Answers whether it did.
+    pub fn count_anew(&mut self, now: Moment) -> bool {
+        match &mut self.0 {
+            Inner::Leased { duration, since, .. } if !duration.is_infinite() => {
+                *since = now;
+                true
+            }
+            Inner::Leased { .. } | Inner::Available | Inner::Breaking { .. } | Inner::Broken { .. } => false,
         }
     }
 

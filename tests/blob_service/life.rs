@@ -129,9 +129,26 @@ async fn serve_tells_how_to_reach_it_and_keeps_what_it_acknowledged() {
     assert_eq!(served.exit_code(), Some(0));
     let served = Served::start(folder.path(), &[]);
     assert_eq!(exchange(served.addr, &signed("PUT", "/box1/b", &[PUT], b"kept too")).await.status, 201);
+    // Renewals and releases of timed leases are not waited for, but they are with the operating system.
+    const ID: &str = "1f812371-a41d-49e6-b123-f4b542e851c5";
+    let lease = async |name: &str, action: &str, extra: &[(&str, &str)]| {
+        let headers = [&[("x-ms-lease-action", action)], extra].concat();
+        let request = signed("PUT", &format!("/box1/{name}?comp=lease"), &headers, b"");
+        exchange(served.addr, &request).await.status
+    };
+    for name in ["a", "b"] {
+        let taken = [("x-ms-proposed-lease-id", ID), ("x-ms-lease-duration", "60")];
+        assert_eq!(lease(name, "acquire", &taken).await, 201);
+        assert_eq!(lease(name, "renew", &[("x-ms-lease-id", ID)]).await, 200);
+    }
+    assert_eq!(lease("b", "release", &[("x-ms-lease-id", ID)]).await, 200);
     // Without any warning.
     drop(served);
     let served = Served::start(folder.path(), &[]);
+    for (name, state) in [("a", "leased"), ("b", "available")] {
+        let head = exchange(served.addr, &signed("HEAD", &format!("/box1/{name}"), &[], b"")).await;
+        assert_eq!(head.header("x-ms-lease-state"), state, "{name}");
+    }
     for (name, content) in [("a", "kept"), ("b", "kept too")] {
         let read = exchange(served.addr, &signed("GET", &format!("/box1/{name}"), &[], b"")).await;
         assert_eq!(read.text(), content);

@@ -11,6 +11,15 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use leasefs::share::Moment;
+use leasefs::share::lease::{LeaseDuration, LeaseId, LeaseRefusal};
+use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
+use leasefs::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, LeaseRequest, NewContent, Preconditions, StoreError,
+};
 use nix::mount::{MntFlags, umount2};
 
 use crate::common::{BOTH_PATHS, Mount};
@@ -141,4 +150,63 @@ fn what_fsync_acknowledged_survives_a_power_loss() {
         expect(&mount);
         mount.stop();
     }
+}
+
+const SECOND: i64 = 1_000_000_000;
+const HOLDER: LeaseId = LeaseId(1);
+const OTHER: LeaseId = LeaseId(2);
+
+/// A store on the disk as the Blob service uses it, with a clock that is set by hand.
+fn serve(disk: &Disk, clock: &Arc<AtomicI64>) -> Arc<EmbeddedStore> {
+    let clock = Arc::clone(clock);
+    let clock = Arc::new(move || Moment(clock.load(Ordering::Relaxed)));
+    let options = EmbeddedOptions { clock, ..EmbeddedOptions::default() };
+    EmbeddedStore::open(&disk.root().join("store"), options).unwrap().durable_user()
+}
+
+fn lease_of(seconds: u8, proposed: LeaseId) -> LeaseRequest {
+    LeaseRequest::Acquire { proposed, duration: LeaseDuration::seconds(seconds).unwrap() }
+}
+
+/// Renewals and releases of timed leases are not waited for: what is lost of them must be nobody's loss.
+#[tokio::test]
+async fn leases_that_a_power_loss_forgot_are_not_overtaken() {
+    let Some(disk) = Disk::new() else { return };
+    let clock = Arc::new(AtomicI64::new(1000 * SECOND));
+    let always = Preconditions::default();
+    let container = ContainerName::new("box").unwrap();
+    let at = |name: &str| BlobPath::new(container.clone(), BlobName::new(name).unwrap());
+    let store = serve(&disk, &clock);
+    store.create_container(&container, Default::default(), Default::default()).await.unwrap();
+    for name in ["renewed", "released", "taken"] {
+        store.put_blob(&at(name), "x".into(), NewContent::default(), &always).await.unwrap();
+        store.lease_blob(&at(name), lease_of(15, HOLDER), &always).await.unwrap();
+        store.lease_blob(&at(name), LeaseRequest::Renew { id: HOLDER }, &always).await.unwrap();
+    }
+    // A release that was not waited for, and behind it an acquire that was: both are there.
+    store.lease_blob(&at("taken"), LeaseRequest::Release { id: HOLDER }, &always).await.unwrap();
+    store.lease_blob(&at("taken"), lease_of(60, OTHER), &always).await.unwrap();
+    clock.fetch_add(10 * SECOND, Ordering::Relaxed);
+    store.lease_blob(&at("renewed"), LeaseRequest::Renew { id: HOLDER }, &always).await.unwrap();
+    store.lease_blob(&at("released"), LeaseRequest::Release { id: HOLDER }, &always).await.unwrap();
+    disk.lose_power();
+    drop(store);
+    disk.power_up();
+
+    clock.fetch_add(6 * SECOND, Ordering::Relaxed);
+    let store = serve(&disk, &clock);
+    let overtakes = async |name: &str, id| match store.lease_blob(&at(name), lease_of(15, id), &always).await
+    {
+        Ok(_) => true,
+        Err(StoreError::Lease(LeaseRefusal::AlreadyPresent)) => false,
+        Err(error) => panic!("{name}: {error}"),
+    };
+    assert!(!overtakes("renewed", OTHER).await);
+    assert!(!overtakes("taken", HOLDER).await);
+    assert!(!overtakes("released", OTHER).await, "the release was not lost: the disk did not lose its power");
+    clock.fetch_add(15 * SECOND, Ordering::Relaxed);
+    assert!(overtakes("renewed", OTHER).await);
+    assert!(overtakes("released", OTHER).await);
+    assert!(!overtakes("taken", HOLDER).await);
+    store.close().unwrap();
 }

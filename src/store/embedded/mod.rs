@@ -25,6 +25,7 @@ mod hollow;
 mod journal;
 mod keeper;
 mod kv;
+mod laxity;
 mod leases;
 mod listing;
 mod local;
@@ -39,6 +40,7 @@ mod purge;
 mod reading;
 mod record;
 mod rename;
+mod run;
 mod service;
 mod settings;
 mod share_snapshots;
@@ -74,8 +76,10 @@ use changes::{Changes, UserId};
 use committer::Committer;
 use content::Files;
 use keeper::Keeper;
+use laxity::Laxity;
 use numbers::{Etags, Numbers};
 use parts::Parts;
+use run::Run;
 use space::SpaceGuard;
 use startup::Claim;
 use tx::{Points, Tx, WriterState};
@@ -107,6 +111,15 @@ impl std::fmt::Debug for EmbeddedStore {
 impl EmbeddedStore {
     /// Opens the store in `folder`, making a new one if the folder is empty or not there.
     pub fn open(folder: &Path, options: EmbeddedOptions) -> std::result::Result<Arc<Self>, OpenError> {
+        Self::open_in(folder, options, Run::present)
+    }
+
+    /// The same in a given run of the machine.
+    fn open_in(
+        folder: &Path,
+        options: EmbeddedOptions,
+        run: impl FnOnce(&Path) -> Option<Run>,
+    ) -> std::result::Result<Arc<Self>, OpenError> {
         let claim = Claim::take(folder)?;
         let kv = Arc::new(claim.open_kv(&options)?);
         let failed = |error| claim.damaged(&error);
@@ -114,6 +127,8 @@ impl EmbeddedStore {
         let first_number = numbers.next();
         let files = Arc::new(Files::new(claim.content_folder(), Arc::clone(&numbers)));
         let etags = Etags::open(&kv).map_err(failed)?;
+        let laxity =
+            Laxity::open(&kv, run(folder), claim.after_crash(), (options.clock)()).map_err(failed)?;
         let staged_any = blocks::any_staged(&kv).map_err(failed)?;
         let parts = Arc::new(Parts {
             folder: folder.to_owned(),
@@ -130,6 +145,7 @@ impl EmbeddedStore {
             tidying: Mutex::default(),
             space: SpaceGuard::new(folder),
             staged_any: AtomicBool::new(staged_any),
+            laxity,
             changes: Changes::default(),
             appending: std::array::from_fn(|_| tokio::sync::Mutex::default()),
             page_log: Mutex::default(),

@@ -16,6 +16,7 @@ use super::committer::Committer;
 use super::content::Files;
 use super::keeper::{self, Keeper};
 use super::kv::Kv;
+use super::laxity::Laxity;
 use super::numbers::Numbers;
 use super::options::Clock;
 use super::pages::PageLog;
@@ -40,6 +41,8 @@ pub struct Parts {
     pub(super) space: SpaceGuard,
     /// Whether any block was ever staged; looking for staged blocks is skipped without.
     pub(super) staged_any: AtomicBool,
+    /// Which lease actions need not be on the disk when they are answered.
+    pub(super) laxity: Laxity,
     pub(super) changes: Changes,
     /// Held while bytes are appended to a blob of that lane.
     pub(super) appending: [tokio::sync::Mutex<()>; APPEND_LANES],

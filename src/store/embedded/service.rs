@@ -90,7 +90,7 @@ impl BlobStore for EmbeddedStore {
         request: LeaseRequest,
         conditions: &Preconditions,
     ) -> Result<LeaseReport> {
-        self.answer(self.container_lease(name, request, conditions)).await
+        self.answer_lease(self.container_lease(name, request, conditions)).await
     }
 
     async fn service_properties(&self) -> Result<Option<Bytes>> {
@@ -328,7 +328,7 @@ impl BlobStore for EmbeddedStore {
         request: LeaseRequest,
         conditions: &Preconditions,
     ) -> Result<LeaseReport> {
-        self.answer(self.blob_lease(at, request, conditions)).await
+        self.answer_lease(self.blob_lease(at, request, conditions)).await
     }
 
     async fn list_blobs(&self, container: &ContainerName, query: &ListQuery) -> Result<BlobPage> {

@@ -3,6 +3,7 @@
 mod basic;
 mod concurrent;
 mod contents;
+mod laxity;
 mod share_snapshots;
 mod tree;
 
