@@ -243,7 +243,7 @@ impl Engine {
 
     /// Pushes a name. A refusal because of a lease that this mount took or gave back meanwhile is none. For callers
     /// without guards.
-    async fn push_fenced(&self, upstream: &dyn Upstream, ino: Ino, name: &BlobName) -> Result<()> {
+    pub(super) async fn push_fenced(&self, upstream: &dyn Upstream, ino: Ino, name: &BlobName) -> Result<()> {
         for _ in 1..LEASE_CHANGES_MAX {
             let fence = self.push_fence(ino);
             match upstream.push(name, fence).await {

@@ -268,7 +268,7 @@ impl Requests {
             if there.blob.is_some() || there.prefix.is_some() {
                 return Err(FsError::Exists.into());
             }
-            engine.will_change(&spot.at.name, Changed::Everything)?;
+            let _changing = engine.will_change(&spot.at.name, Changed::Everything)?;
             let blob = put(&spot)?;
             let entry = engine.entry(Ino::of(blob.id), parent, &Found { blob: Some(blob), prefix: None })?;
             (entry, spot.at.name)
@@ -323,7 +323,7 @@ impl Requests {
         let _turn = self.turn(target.ino).await;
         let replaced = self
             .unless_open(path, target, |at, blob| {
-                engine.will_change(&at.name, Changed::Everything)?;
+                let _changing = engine.will_change(&at.name, Changed::Everything)?;
                 let now = now();
                 let mut attributes = Attributes::of_blob(blob, engine.config.owner);
                 (attributes.btime, attributes.mtime, attributes.ctime) = (now, now, now);

@@ -140,7 +140,7 @@ impl Requests {
             if engine.gate.is_delete_pending(ino) {
                 return Ok(());
             }
-            if let Err(error) = upstream.push(&name, self.fence(ino, open.shown)).await {
+            if let Err(error) = self.push_as(ino, &name, open.shown).await {
                 let version = file.base().etag;
                 return Err(self.push_refused(ino, &name, version, Some(file), error).await);
             }
@@ -149,7 +149,7 @@ impl Requests {
                 file.note_pushed(count);
                 if file.is_in_place() {
                     // Whoever joins writes into what the mirror has.
-                    upstream.will_change(&name, Changed::Everything)?;
+                    drop(upstream.will_change(&name, Changed::Everything)?);
                 }
             }
         }
@@ -164,7 +164,6 @@ impl Requests {
         version: ETag,
         shown: Option<LeaseId>,
     ) -> Result<()> {
-        let Some(upstream) = self.engine.upstream() else { return Ok(()) };
         if let Some(file) = self.engine.open_file(ino)
             && file.unpushed().is_some()
         {
@@ -172,9 +171,18 @@ impl Requests {
             file.note_unpushed();
             return Ok(());
         }
-        match upstream.push(name, self.fence(ino, shown)).await {
+        match self.push_as(ino, name, shown).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.push_refused(ino, name, version, None, error).await),
+        }
+    }
+
+    /// Pushes under the lease that was shown, or as this mount.
+    async fn push_as(&self, ino: Ino, name: &BlobName, shown: Option<LeaseId>) -> Result<()> {
+        let Some(upstream) = self.engine.upstream() else { return Ok(()) };
+        match shown {
+            Some(_) => Ok(upstream.push(name, self.fence(ino, shown)).await?),
+            None => self.engine.push_fenced(&**upstream, ino, name).await,
         }
     }
 
@@ -190,7 +198,7 @@ impl Requests {
         let fence = Fence { check_version: false, ..self.fence(ino, shown) };
         match upstream.push(name, fence).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.push_refused(ino, name, version, None, error).await),
+            Err(error) => Err(self.push_refused(ino, name, version, None, error.into()).await),
         }
     }
 
@@ -202,10 +210,10 @@ impl Requests {
         name: &BlobName,
         version: ETag,
         file: Option<&OpenFile>,
-        error: StoreError,
+        error: FsError,
     ) -> FsError {
         let engine = &self.engine;
-        let error = match FsError::from(error) {
+        let error = match error {
             // Made, or removed, by somebody else.
             FsError::Exists | FsError::NotFound => FsError::Stale,
             other => other,
@@ -219,14 +227,9 @@ impl Requests {
             return engine.push_file(file).await.err().unwrap_or(error);
         }
         let _tree = engine.guards.tree().await;
-        let guarded = match engine.guard_name(ino).await {
-            Ok(Some(guarded)) => guarded,
-            Ok(None) | Err(_) => return error,
-        };
-        let present = engine.local().and_then(|local| Ok(local.find(&guarded.at)?.blob));
-        if guarded.at.name == *name && present.is_ok_and(|blob| blob.is_some_and(|blob| blob.etag == version))
-        {
-            engine.let_service_win(name).await;
+        let Ok(Some(guarded)) = engine.guard_name(ino).await else { return error };
+        if guarded.at.name == *name {
+            engine.let_service_win(name, Some(version)).await;
         }
         error
     }
@@ -234,7 +237,7 @@ impl Requests {
     /// A change that the mirror did not take, because it has another version by now, was announced in vain.
     pub(super) async fn call_off(&self, ino: Ino) {
         if let (Some(upstream), Ok(Some(name))) = (self.engine.upstream(), self.engine.nodes.blob_name(ino))
-            && let Err(error) = upstream.push(&name, self.fence(ino, None)).await
+            && let Err(error) = self.engine.push_fenced(&**upstream, ino, &name).await
         {
             tracing::debug!(%name, %error, "what others changed is pushed later");
         }

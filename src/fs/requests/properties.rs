@@ -192,7 +192,7 @@ impl Requests {
         let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         change(&mut attributes, &mut metadata);
         attributes.write_to(&mut metadata);
-        engine.will_change(&at.name, Changed::Properties)?;
+        let _changing = engine.will_change(&at.name, Changed::Properties)?;
         let Some(mut blob) = found.blob else {
             // A directory without a marker gets one now.
             let new = NewContent { metadata, ..NewContent::default() };

@@ -83,8 +83,11 @@ impl Mirror {
             let known = committed.get(&start);
             async move { Ok::<_, StoreError>((start, self.send_block(name, content, start, known, lease).await?)) }
         };
-        let stream = futures_util::stream::iter(missing).map(send).buffer_unordered(self.options.parallel);
-        stream.try_for_each(|(start, block)| std::future::ready(Ok(drop(sent.insert(start, block))))).await
+        let mut done = futures_util::stream::iter(missing).map(send).buffer_unordered(self.options.parallel);
+        while let Some((start, block)) = done.try_next().await? {
+            sent.insert(start, block);
+        }
+        Ok(())
     }
 
     /// Digests of the committed version's blocks of the usual length, by where they begin. Nothing if new blocks may not
