@@ -11,6 +11,7 @@
 //! program has written is kept beside. On a share of this machine every function here is done at once.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::share::lease::{Lease, LeaseId, LeaseRefusal};
 use crate::store::{
@@ -26,7 +27,6 @@ use super::Requests;
 use super::brief::{Brief, Target};
 use super::failure::Answer;
 use super::path::{FilePath, joined};
-use std::sync::Arc;
 
 /// How often a call begins again because somebody elsewhere was first.
 const TRIES: usize = 8;
@@ -219,10 +219,7 @@ impl Requests {
             return engine.push_file(file).await.err().unwrap_or(error);
         }
         let _tree = engine.guards.tree().await;
-        let guarded = match engine.guard_name(ino).await {
-            Ok(Some(guarded)) => guarded,
-            Ok(None) | Err(_) => return error,
-        };
+        let Ok(Some(guarded)) = engine.guard_name(ino).await else { return error };
         let present = engine.local().and_then(|local| Ok(local.find(&guarded.at)?.blob));
         if guarded.at.name == *name && present.is_ok_and(|blob| blob.is_some_and(|blob| blob.etag == version))
         {
