@@ -9,5 +9,7 @@ mod basics;
 mod conflicts;
 #[path = "files_engine/shares.rs"]
 mod shares;
+#[path = "files_engine/speed.rs"]
+mod speed;
 #[path = "files_engine/world.rs"]
 mod world;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use crate::store::crash_point;
+use crate::store::{BlobPath, crash_point};
 
 use super::Engine;
 use super::error::Result;
@@ -22,6 +22,18 @@ const LINGER_MAX: Duration = Duration::from_secs(1);
 
 /// Putting more bytes of changed content together than this is not done on a thread that serves requests.
 const TIDY_AT_ONCE: u64 = 1 << 20;
+
+/// After short opens content is put together this much later.
+const TIDY_LATER: Duration = Duration::from_secs(1);
+/// So many files at most wait for that.
+const UNTIDY_MAX: usize = 1024;
+
+/// When content is put back together that was changed in places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tidying {
+    Now,
+    Later,
+}
 
 /// What a close did.
 #[derive(Clone, Copy, Debug)]
@@ -68,13 +80,22 @@ impl Engine {
 
     /// Gives up one use of an open file, with the permit that went with it.
     pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
+        self.detach_and(file, permit, Tidying::Now).await;
+    }
+
+    /// The same for a short open, which the next one may follow at once.
+    pub(super) async fn detach_brief(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
+        self.detach_and(file, permit, Tidying::Later).await;
+    }
+
+    async fn detach_and(&self, file: Arc<OpenFile>, permit: &OpenPermit, tidying: Tidying) {
         let ino = file.ino();
         let closing = permit.close();
         self.ranges_closed(ino, permit.id()).await;
         // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
         let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
         if !lingers {
-            self.drop_use(&file).await;
+            self.drop_use(&file, tidying).await;
         }
         drop(file);
         if let Closing::Remove(permit) = closing
@@ -92,11 +113,13 @@ impl Engine {
     }
 
     /// Gives up one use; the last one takes the file out of the table.
-    async fn drop_use(&self, file: &Arc<OpenFile>) {
+    async fn drop_use(&self, file: &Arc<OpenFile>, tidying: Tidying) {
         let last = self.drop_file(file);
         self.nodes.unhold(file.ino());
-        if let Some(bytes) = file.in_pieces().filter(|_| last) {
-            self.tidy(file.ino(), bytes).await;
+        let Some(bytes) = file.in_pieces().filter(|_| last) else { return };
+        match tidying {
+            Tidying::Later if self.tidy_later(file.ino()).await => {}
+            Tidying::Now | Tidying::Later => self.tidy(file.ino(), bytes).await,
         }
     }
 
@@ -156,7 +179,7 @@ impl Engine {
                     tracing::error!(ino = file.ino().0, %error, "a mapped file could not be committed");
                 }
                 if !mapped {
-                    return engine.drop_use(&file).await;
+                    return engine.drop_use(&file, Tidying::Now).await;
                 }
                 wait = (wait * 2).min(LINGER_MAX);
             }
@@ -178,32 +201,62 @@ impl Engine {
         Ok(())
     }
 
+    /// Puts content back together in a while, once for all short opens until then. Says no if too many files wait for
+    /// that already.
+    async fn tidy_later(&self, ino: Ino) -> bool {
+        let (Ok(runtime), Some(at)) = (tokio::runtime::Handle::try_current(), self.at_now(ino).await) else {
+            return false;
+        };
+        {
+            let mut untidy = self.untidy.lock();
+            if untidy.contains(&ino) {
+                return true;
+            }
+            if untidy.len() == UNTIDY_MAX {
+                return false;
+            }
+            untidy.insert(ino);
+        }
+        let this = std::sync::Weak::clone(&self.this);
+        runtime.spawn(async move {
+            tokio::time::sleep(TIDY_LATER).await;
+            let Some(engine) = this.upgrade() else { return };
+            engine.untidy.lock().remove(&ino);
+            let under_way = Arc::clone(&engine.tidying).read_owned().await;
+            tokio::task::spawn_blocking(move || {
+                engine.tidy_at(ino, &at);
+                drop(under_way);
+            });
+        });
+        true
+    }
+
+    /// Where the blob of a file is.
+    async fn at_now(&self, ino: Ino) -> Option<BlobPath> {
+        let _tree = self.guards.tree().await;
+        self.guard_name(ino).await.ok().flatten().map(|guarded| guarded.at)
+    }
+
+    /// No guard is needed: this changes where bytes are, not what they are, of whatever has the name by then.
+    fn tidy_at(&self, ino: Ino, at: &BlobPath) {
+        if let Err(error) = self.local().and_then(|local| Ok(local.tidy(at)?)) {
+            tracing::debug!(ino = ino.0, %error, "content stays in pieces");
+        }
+    }
+
     /// Puts content back together after the last close of a file that was changed in places: at once if that moves few
     /// bytes, else on a thread of its own.
     async fn tidy(&self, ino: Ino, bytes: u64) {
-        let at = {
-            let _tree = self.guards.tree().await;
-            match self.guard_name(ino).await {
-                Ok(Some(Guarded { at, .. })) => at,
-                Ok(None) | Err(_) => return,
-            }
-        };
-        // No guard is needed: this changes where bytes are, not what they are, of whatever has the name by then.
-        let tidy = move |engine: &Self| {
-            let tidied = engine.local().and_then(|local| Ok(local.tidy(&at)?));
-            if let Err(error) = tidied {
-                tracing::debug!(ino = ino.0, %error, "content stays in pieces");
-            }
-        };
+        let Some(at) = self.at_now(ino).await else { return };
         match (tokio::runtime::Handle::try_current(), self.this.upgrade()) {
             (Ok(runtime), Some(engine)) if bytes > TIDY_AT_ONCE => {
                 let under_way = Arc::clone(&self.tidying).read_owned().await;
                 runtime.spawn_blocking(move || {
-                    tidy(&engine);
+                    engine.tidy_at(ino, &at);
                     drop(under_way);
                 });
             }
-            _ => tidy(self),
+            _ => self.tidy_at(ino, &at),
         }
     }
 }

@@ -59,7 +59,7 @@ pub mod strategy;
 mod watch;
 mod xattr;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
@@ -148,6 +148,8 @@ pub struct Engine {
     file_closed: Notify,
     /// Held by those who put content together after a close, which the end waits for.
     tidying: Arc<tokio::sync::RwLock<()>>,
+    /// Files whose content is going to be put together in a while.
+    untidy: Mutex<HashSet<Ino>>,
     handles: FileHandles,
     directories: DirectoryHandles,
     pending: PendingNames,
@@ -232,6 +234,7 @@ impl Engine {
             files: Mutex::default(),
             file_closed: Notify::new(),
             tidying: Arc::default(),
+            untidy: Mutex::default(),
             handles: FileHandles::default(),
             directories: DirectoryHandles::default(),
             pending: PendingNames::default(),

@@ -13,8 +13,10 @@ use crate::store::embedded::EmbeddedStore;
 /// The shares of the data directory, and how those of another account's store are served.
 pub(in crate::cli) struct ShareMaker {
     pub(in crate::cli) own: Arc<Shares>,
-    pub(in crate::cli) other: Box<dyn Fn(&Arc<EmbeddedStore>) -> Arc<Shares> + Send + Sync>,
+    pub(in crate::cli) other: Box<MakeShares>,
 }
+
+type MakeShares = dyn Fn(&Arc<EmbeddedStore>) -> Arc<Shares> + Send + Sync;
 
 /// A running Files endpoint.
 pub(in crate::cli) struct FilesEndpoint {

@@ -320,7 +320,7 @@ impl Requests {
     pub(super) async fn close(&self, open: Brief<'_>) {
         let Brief { target, file, permit, _way, _turn, .. } = open;
         let in_place = self.engine.upstream().is_some() && file.is_last_open() && file.is_in_place();
-        self.engine.detach(file, &permit).await;
+        self.engine.detach_brief(file, &permit).await;
         if in_place {
             self.engine.settle_in_place(target.ino).await;
         }

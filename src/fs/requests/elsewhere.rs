@@ -11,6 +11,7 @@
 //! program has written is kept beside. On a share of this machine every function here is done at once.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use crate::share::lease::{Lease, LeaseId, LeaseRefusal};
 use crate::store::{
@@ -26,7 +27,6 @@ use super::Requests;
 use super::brief::{Brief, Target};
 use super::failure::Answer;
 use super::path::{FilePath, joined};
-use std::sync::Arc;
 
 /// How often a call begins again because somebody elsewhere was first.
 const TRIES: usize = 8;
