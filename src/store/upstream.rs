@@ -143,6 +143,9 @@ pub trait Upstream: Send + Sync + Debug {
     /// before the change, and for content written in place before the first byte and again after every push.
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<()>;
 
+    /// Makes room for so many bytes that are going to be written here, if there is not enough. Whether there is now.
+    async fn make_room(&self, bytes: u64) -> bool;
+
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()>;

@@ -218,6 +218,11 @@ impl Upstream for Mirror {
         self.note_change(name, what)
     }
 
+    async fn make_room(&self, bytes: u64) -> bool {
+        self.contents.has_room(bytes)
+            || (self.contents.make_room(bytes).await && self.contents.has_room(bytes))
+    }
+
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()> {
         self.push_one(name, fence).await
     }
