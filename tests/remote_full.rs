@@ -13,8 +13,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use machine::{Remote, Sdk, Service, can_mount, until};
+use machine::{PATIENCE, Remote, Sdk, Service, can_mount, until};
 
 /// Bytes of the small file system.
 const DISK: usize = 96 << 20;
@@ -95,6 +96,9 @@ async fn full(options: &[&str]) {
     let service = Service::start();
     let mount = Remote::prepared(&service.container("team"), options);
     let Some(disk) = SmallDisk::at(&mount.cache()) else { return };
+    // The mount ends first, whatever happens.
+    let world = (mount, disk);
+    let (mount, disk) = (&world.0, &world.1);
     mount.start();
     let sdk = service.sdk("team");
     // More than the disk has: what the service has makes room.
@@ -103,15 +107,15 @@ async fn full(options: &[&str]) {
         let path = mount.path(&format!("f{number}"));
         written(&path, &body(number, size));
     }
-    pushed(&mount, options);
-    intact(&mount, &sdk, count, size).await;
+    pushed(mount, options);
+    intact(mount, &sdk, count, size).await;
     // One file that is bigger than the disk cannot make room for itself.
     let refused = write(&mount.path("big"), &body(0, DISK + (8 << 20))).unwrap_err();
     assert!(is_full(&refused), "{options:?}: {refused}");
     fs::remove_file(mount.path("big")).unwrap();
     written(&mount.path("after"), b"goes on");
-    pushed(&mount, options);
-    intact(&mount, &sdk, count, size).await;
+    pushed(mount, options);
+    intact(mount, &sdk, count, size).await;
     assert_eq!(sdk.get("after").await.as_deref(), Some(&b"goes on"[..]));
     // Somebody else takes the rest, and what the cache gives back, too.
     let mut ballast = disk.fill();
@@ -120,31 +124,38 @@ async fn full(options: &[&str]) {
         match write(&mount.path(&format!("more{attempt}")), &body(attempt, size)) {
             Ok(()) => ballast = disk.fill(),
             Err(error) => {
-                refused = Some(error);
+                refused = Some((error, attempt));
                 break;
             }
         }
     }
-    let refused = refused.expect("a full disk refuses");
+    let (refused, attempt) = refused.expect("a full disk refuses");
     assert!(is_full(&refused), "{options:?}: {refused}");
     assert_eq!(sdk.get("f0").await.unwrap(), body(0, size), "what was there is there");
     assert_eq!(fs::metadata(mount.path("f1")).unwrap().len(), size as u64);
     fs::remove_file(ballast).unwrap();
+    // What was refused in the middle of it: perhaps made, perhaps not.
+    fs::remove_file(mount.path(&format!("more{attempt}"))).ok();
     written(&mount.path("later"), &body(1, size));
-    pushed(&mount, options);
+    pushed(mount, options);
     assert!(sdk.get("later").await.unwrap() == body(1, size));
-    intact(&mount, &sdk, count, size).await;
+    intact(mount, &sdk, count, size).await;
     mount.stop();
     mount.start();
-    intact(&mount, &sdk, count, size).await;
+    intact(mount, &sdk, count, size).await;
     mount.stop();
-    drop(disk);
 }
 
 /// Waits until the service has everything.
 fn pushed(mount: &Remote, options: &[&str]) {
-    if options.contains(&"--write-back") {
-        until(|| mount.status()["mounts"][0]["service"]["waiting_files"].as_u64() == Some(0));
+    let deadline = Instant::now() + PATIENCE;
+    while options.contains(&"--write-back") {
+        let status = mount.status();
+        if status["mounts"][0]["service"]["waiting_files"].as_u64() == Some(0) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "it is not pushed: {status}");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

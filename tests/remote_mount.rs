@@ -6,6 +6,7 @@
 #[allow(dead_code)] // Other tests use the rest.
 mod common;
 #[path = "remote/machine.rs"]
+#[allow(dead_code)] // Other tests use the rest.
 mod machine;
 
 use std::fs;

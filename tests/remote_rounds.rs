@@ -8,6 +8,10 @@
 //! * a line that was refused with ESTALE is in a conflict copy;
 //! * an identity is gone only if somebody removed or replaced a file: one identity for each time at most.
 //!
+//! Some names are also renamed. A blob service knows no renames: what is renamed while somebody else writes, renames or
+//! removes it may be there under both names. So a line of such a file may also have gone with one of two copies, and
+//! counts as gone with a removal, as an identity does.
+//!
 //! A failing seed is a bug report: `LEASEFS_SEED=n cargo test --test remote_rounds`; `LEASEFS_ROUNDS` makes it longer.
 
 // A test that cannot go on stops. Helper modules of several tests.
@@ -31,8 +35,11 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 /// After so many rounds everything is compared.
 const BATCH: usize = 25;
 
-/// The names that both work on.
-const NAMES: [&str; 5] = ["a", "b", "c", "d/e", "d/f"];
+/// The names that both work on: those that stay, and those that are renamed to each other.
+const STAYING: [&str; 3] = ["a", "b", "d/c"];
+const ROAMING: [&str; 4] = ["e", "f", "d/g", "d/h"];
+/// What the identity of a file with such a name begins with.
+const ROAMS: &str = "roaming";
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
@@ -43,12 +50,14 @@ fn number(variable: &str) -> Option<u64> {
 struct Told {
     /// Identity and line of each update that must be found again, and whether it was acknowledged.
     lines: Vec<(String, String, bool)>,
-    /// Files that are gone because of this writer, at most.
-    ended: usize,
+    /// Files that are gone because of this writer, at most: staying ones, and roaming ones.
+    ended: [usize; 2],
     /// Files made.
     made: Vec<String>,
     /// How often each thing happened.
     tally: BTreeMap<String, usize>,
+    /// What happened, and when.
+    story: Vec<(Instant, String)>,
 }
 
 struct Writer {
@@ -66,8 +75,18 @@ fn is_fair(error: &io::Error) -> bool {
 }
 
 impl Writer {
-    fn path(&mut self) -> PathBuf {
-        self.dir.join(NAMES[self.dice.roll(NAMES.len())])
+    /// A name, and whether it roams.
+    fn name(&mut self) -> (&'static str, bool) {
+        let roams = self.dice.once_in(2);
+        (if roams { self.roaming() } else { STAYING[self.dice.roll(STAYING.len())] }, roams)
+    }
+
+    fn roaming(&mut self) -> &'static str {
+        ROAMING[self.dice.roll(ROAMING.len())]
+    }
+
+    fn tell(&mut self, what: String) {
+        self.told.story.push((Instant::now(), format!("{}: {what}", self.name)));
     }
 
     fn fresh(&mut self, what: &str) -> String {
@@ -93,6 +112,7 @@ impl Writer {
             _ => ("replace", self.rename(RenameFlags::empty())),
         };
         self.count(what, &result);
+        self.tell(format!("    {what}: {result:?}"));
         if let Err(error) = result {
             assert!(is_fair(&error), "{}: {what}: {error}", self.name);
         }
@@ -100,8 +120,8 @@ impl Writer {
 
     /// Writes all of a file anew, with one more line: in place, or truncated first.
     fn update(&mut self) -> io::Result<()> {
-        let path = self.path();
-        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let (name, _) = self.name();
+        let mut file = OpenOptions::new().read(true).write(true).open(self.dir.join(name))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let Some(identity) = text.lines().next().map(str::to_owned) else {
@@ -109,6 +129,7 @@ impl Writer {
             return Ok(());
         };
         let line = self.fresh("line");
+        self.tell(format!("{name} of {identity}: {line}"));
         let text = format!("{text}{line}\n");
         file.rewind()?;
         file.write_all(text.as_bytes())?;
@@ -128,28 +149,32 @@ impl Writer {
     }
 
     fn create(&mut self) -> io::Result<()> {
-        let path = self.path();
-        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        let (identity, line) = (self.fresh("file"), self.fresh("line"));
+        let (name, roams) = self.name();
+        let mut file = OpenOptions::new().write(true).create_new(true).open(self.dir.join(name))?;
+        let (identity, line) = (self.fresh(if roams { ROAMS } else { "file" }), self.fresh("line"));
+        self.tell(format!("new {name} of {identity}: {line}"));
         self.told.made.push(identity.clone());
         file.write_all(format!("{identity}\n{line}\n").as_bytes())?;
         self.finish(file, identity, line)
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        let path = self.path();
-        let removed = fs::remove_file(path);
-        self.told.ended += usize::from(removed.is_ok());
+        let (name, roams) = self.name();
+        self.tell(format!("remove {name}"));
+        let removed = fs::remove_file(self.dir.join(name));
+        self.told.ended[usize::from(roams)] += usize::from(removed.is_ok());
         removed
     }
 
     fn rename(&mut self, flags: RenameFlags) -> io::Result<()> {
-        let (from, to) = (self.path(), self.path());
+        let (from, to) = (self.roaming(), self.roaming());
         if from == to {
             return Ok(());
         }
+        self.tell(format!("rename {from} to {to} {flags:?}"));
+        let (from, to) = (self.dir.join(from), self.dir.join(to));
         let renamed = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, flags).map_err(io::Error::from);
-        self.told.ended += usize::from(renamed.is_ok() && flags.is_empty());
+        self.told.ended[1] += usize::from(renamed.is_ok() && flags.is_empty());
         renamed
     }
 }
@@ -226,12 +251,21 @@ fn nothing_is_lost(
         lines.dedup();
         assert_eq!(lines.len(), text.lines().count(), "{when}: {name} has lines twice: {text}");
     }
-    let ended: usize = told.iter_mut().map(|told| std::mem::take(&mut told.ended)).sum();
-    made.extend(told.iter_mut().flat_map(|told| std::mem::take(&mut told.made)));
+    let mut story: Vec<(Instant, String)> =
+        told.iter_mut().flat_map(|told| std::mem::take(&mut told.story)).collect();
+    story.sort();
+    let story: Vec<String> = story.into_iter().map(|(_, what)| what).collect();
+    let mut ended = [0; 2];
+    for told in told.iter_mut() {
+        made.extend(told.made.drain(..));
+        ended.iter_mut().zip(std::mem::take(&mut told.ended)).for_each(|(sum, more)| *sum += more);
+    }
     // Of a file whose first content was refused there is a copy only.
     let is_gone = |made: &&String| !found.contains_key(made.as_str()) && !kept.contains(made.as_str());
-    let gone: Vec<String> = made.iter().filter(is_gone).cloned().collect();
-    assert!(gone.len() <= ended, "{when}: {gone:?} are gone, and only {ended} were removed or replaced");
+    let mut gone: [BTreeSet<String>; 2] = Default::default();
+    for identity in made.iter().filter(is_gone) {
+        gone[usize::from(identity.starts_with(ROAMS))].insert(identity.clone());
+    }
     made.retain(|identity| found.contains_key(identity.as_str()));
     for told in told {
         for (identity, line, acknowledged) in &told.lines {
@@ -240,10 +274,27 @@ fn nothing_is_lost(
                 (true, None) => continue,
                 (false, _) => kept.contains(line.as_str()),
             };
+            if !is_there && *acknowledged && identity.starts_with(ROAMS) {
+                gone[1].insert(format!("{line} of {identity}"));
+                continue;
+            }
             let how = if *acknowledged { "acknowledged" } else { "refused" };
-            assert!(is_there, "{when}: {line} of {identity} was {how}, and is nowhere: {files:#?}");
+            assert!(
+                is_there,
+                "{when}: {line} of {identity} was {how}, and is nowhere: {files:#?}\n{story:#?}"
+            );
         }
-        told.lines.retain(|(identity, ..)| found.contains_key(identity.as_str()));
+        let gone = &gone[1];
+        told.lines.retain(|(identity, line, _)| {
+            found.contains_key(identity.as_str()) && !gone.contains(&format!("{line} of {identity}"))
+        });
+    }
+    for (gone, ended) in gone.iter().zip(ended) {
+        let files: BTreeSet<&str> = gone.iter().filter_map(|what| what.rsplit(' ').next()).collect();
+        assert!(
+            files.len() <= ended,
+            "{when}: {gone:?} are gone, and only {ended} were removed or replaced\n{story:#?}"
+        );
     }
 }
 

@@ -96,6 +96,7 @@ impl Engine {
         let Mover { handle, key } = mover.into();
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, key, (offset, data.len() as u64), true)?;
+        self.make_room(data.len() as u64).await?;
         let file = &handle.file;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
         while !file.write(data, offset, now())? {
@@ -112,6 +113,15 @@ impl Engine {
             self.with_place(file, prepare).await?;
         }
         Ok(())
+    }
+
+    /// Makes room in the cache directory for bytes that are going to be written. What the store keeps for itself stays
+    /// free: without it nothing could be evicted, and nothing noted as pushed, any more.
+    async fn make_room(&self, bytes: u64) -> Result<()> {
+        match self.upstream() {
+            Some(upstream) if !upstream.make_room(bytes).await => Err(FsError::NoSpace),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// A write by somebody without the privilege to keep set-id bits.

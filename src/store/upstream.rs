@@ -182,6 +182,9 @@ pub trait Upstream: Send + Sync + Debug {
         Ok(())
     }
 
+    /// Makes room for so many bytes that are going to be written here, if there is not enough. Whether there is now.
+    async fn make_room(&self, bytes: u64) -> bool;
+
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()>;

@@ -8,8 +8,8 @@
 //! Never taken: what is not pushed, what somebody has open, what came here by another way than from the service.
 
 use std::collections::BinaryHeap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -28,8 +28,10 @@ const PAGE: usize = 500;
 const CANDIDATES: usize = 4096;
 /// After eviction there is so much less than the limit, in percent of it.
 const SLACK_PERCENT: u64 = 10;
-/// How often it is looked whether there is enough room on the disk, and whether the count is right.
+/// How often it is looked whether the count is right, at the latest.
 const EVERY: Duration = Duration::from_secs(30);
+/// How often it is looked whether the disk is short of room: others fill it, too.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Counting takes at most one part in so many of the time.
 const COUNT_SHARE: u32 = 20;
 /// So much of the disk is left free, if the cache can help it: a part, and at most so many bytes.
@@ -115,23 +117,44 @@ impl Oldest {
     }
 }
 
+/// Waits until there is something to look after: too much content, a disk that is short of room, or time to count again.
+async fn wait_for_work(contents: &Weak<Contents>, wake: &Notify) {
+    let started = Instant::now();
+    while started.elapsed() < EVERY {
+        if tokio::time::timeout(LOOK_EVERY, wake.notified()).await.is_ok() {
+            return;
+        }
+        let missing = contents.upgrade().map(|contents| contents.missing_room());
+        if !matches!(missing, Some(Ok(0))) {
+            return;
+        }
+    }
+}
+
 impl Contents {
     /// Starts the task that keeps the content within its limit for as long as the mirror lives.
     pub(super) fn keep_within_limit(self: &Arc<Self>) {
-        let (contents, wake) = (Arc::downgrade(self), Arc::clone(&self.cache.wake));
+        let (weak, wake) = (Arc::downgrade(self), Arc::clone(&self.cache.wake));
         tokio::spawn(async move {
             loop {
                 // Kept alive for the time of the work only: the mirror's end must not wait for this.
-                let Some(contents) = contents.upgrade() else { return };
+                let Some(contents) = weak.upgrade() else { return };
                 let started = Instant::now();
                 if let Err(error) = contents.look_after().await {
                     tracing::warn!(%error, "the cache could not be looked after");
                 }
                 drop(contents);
                 tokio::time::sleep(started.elapsed() * COUNT_SHARE).await;
-                let _woken_or_not = tokio::time::timeout(EVERY, wake.notified()).await;
+                wait_for_work(&weak, &wake).await;
             }
         });
+    }
+
+    /// How much room is missing on the disk, as far as the cache could give it.
+    fn missing_room(&self) -> Result<u64> {
+        let space = self.store.space()?;
+        let wanted = (space.total / FREE_PART).min(FREE_MAX);
+        Ok(wanted.saturating_sub(self.store.room_left()?).min(self.cache.bytes()))
     }
 
     /// One pass: counts, and evicts what is too much.
@@ -139,9 +162,7 @@ impl Contents {
         self.count().await?;
         let bytes = self.cache.bytes();
         let over = if bytes > self.cache.limit { bytes - self.cache.mark() } else { 0 };
-        let space = self.store.space()?;
-        let wanted = (space.total / FREE_PART).min(FREE_MAX);
-        let short = wanted.saturating_sub(self.store.room_left()?).min(bytes);
+        let short = self.missing_room()?;
         if over.max(short) > 0 {
             self.free(over.max(short)).await?;
         }

@@ -236,6 +236,11 @@ impl Upstream for Mirror {
         self.send_blocks_early(name, content, written, lease).await
     }
 
+    async fn make_room(&self, bytes: u64) -> bool {
+        self.contents.has_room(bytes)
+            || (self.contents.make_room(bytes).await && self.contents.has_room(bytes))
+    }
+
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()> {
         self.push_one(name, fence).await
     }

@@ -514,7 +514,7 @@ impl Sidecars {
         if bytes.len() as u64 <= self.store.inline_max() {
             return match self.store.put_small(&at, bytes.clone(), new, &always) {
                 // That something was pushed is what lets its content go: a full disk must not forbid to say so.
-                Err(StoreError::Full) if *container != self.leases => {
+                Err(StoreError::Full) if *container == self.state || *container == self.blocks => {
                     self.store.put_before_freeing(&at, bytes)
                 }
                 other => other.map(|_| ()),
