@@ -9,7 +9,7 @@
 #   quick, blob-quick, files-quick, azure-quick   the workloads of mount, blob, files or azure, small and once; printed only
 #   all     mount, scale, blob, files and azure
 # BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again. BENCH_SYSTEMS and BENCH_ROWS choose
-# a part of mount, AZURE_SETTINGS, AZURE_SYSTEMS and AZURE_ROWS one of azure; with BENCH_RESULTS=FILE the values of several such runs are collected and make one table.
+# a part of mount, BLOB_ROWS one of blob (such as "get_1 lease_16 lease_64"), AZURE_SETTINGS, AZURE_SYSTEMS and AZURE_ROWS one of azure; with BENCH_RESULTS=FILE the values of several such runs are collected and make one table.
 set -euo pipefail
 
 HERE=$(dirname "${BASH_SOURCE[0]}")
@@ -27,13 +27,13 @@ case $what in
     *) sed -n '2,11s/^# //p' "${BASH_SOURCE[0]}"; exit 2 ;;
 esac
 if [[ $what == blob* || $what == files* ]]; then
-    build_release bench_blob bench_files
+    build_release bench_blob bench_files http_floor
 elif [[ $what == azure* ]]; then
     need fusermount3:fuse3 fio:fio git:git curl:curl
     build_release fault_proxy
 else
     need fusermount3:fuse3 fio:fio git:git taskset:util-linux curl:curl
-    build_release fuse_floor bench_meta bench_blob bench_files fault_proxy
+    build_release fuse_floor bench_meta bench_blob bench_files http_floor fault_proxy
 fi
 DRIVER=$TARGET/release/examples/bench_meta
 

@@ -3,12 +3,17 @@
 # Rows are interleaved: one workload runs on both servers before the next round starts.
 set -euo pipefail
 
-# blob_row ROW WORKLOAD CONNECTIONS SECONDS ROUNDS: measures a workload on every server in turn, appended to RESULTS.
+# is_wanted ROW: whether BLOB_ROWS names it, if that is set.
+is_wanted() { [[ -z ${BLOB_ROWS:-} || " fill $BLOB_ROWS " == *" $1 "* ]]; }
+
+# blob_row ROW WORKLOAD CONNECTIONS SECONDS ROUNDS [SYSTEM]: measures a workload on every server (and one more system) in turn,
+# appended to RESULTS.
 blob_row() {
-    local row=$1 workload=$2 connections=$3 seconds=$4 rounds=$5 round system value
+    local row=$1 workload=$2 connections=$3 seconds=$4 rounds=$5 more=${6:-} round system value
+    is_wanted "$row" || return 0
     say "row: $row"
     for ((round = 0; round < rounds; round++)); do
-        for system in leasefs azurite; do
+        for system in leasefs azurite $more; do
             value=$(BENCH_PID=${BLOB_PIDS[$system]} timeout 120 "$LOAD" "${BLOB_ADDRESSES[$system]}" "$workload" \
                 "$connections" "$seconds") || { say "$row: $system failed"; continue; }
             printf '%s\t%s\t%s\n' "$row" "$system" "$value" >>"$RESULTS"
@@ -19,6 +24,7 @@ blob_row() {
 # What the disk takes: 4 MiB writes, synced at the end, as a floor for the block row.
 disk_row() {
     local start end
+    is_wanted block || return 0
     start=$(date +%s.%N)
     dd if=/dev/zero of="$BASE/disk" bs=4M count=128 conv=fdatasync status=none
     end=$(date +%s.%N)
@@ -42,9 +48,10 @@ bench_blob() {
         start_blob_server "$system" "$BASE/$system"
         BLOB_PIDS[$system]=$BLOB_PID BLOB_ADDRESSES[$system]=$BLOB_ADDRESS
     done
+    start_floor
     blob_row fill fill 1 0 1
     for connections in 1 16 64; do blob_row "put_$connections" put "$connections" "$seconds" "$rounds"; done
-    for connections in 1 16 64; do blob_row "get_$connections" get "$connections" "$seconds" "$rounds"; done
+    for connections in 1 16 64; do blob_row "get_$connections" get "$connections" "$seconds" "$rounds" floor; done
     blob_row head_16 head 16 "$seconds" "$rounds"
     for connections in 16 64; do blob_row "lease_$connections" lease "$connections" "$seconds" "$rounds"; done
     disk_row
@@ -58,8 +65,16 @@ bench_blob() {
     "$HERE/bench/blob_table.py" "$RESULTS" >"$BASE/table.md"
 }
 
+# A server of the same libraries that answers 4 KiB and nothing else.
+start_floor() {
+    BLOB_ADDRESSES[floor]=127.0.0.1:$(free_port)
+    start_server "${BLOB_ADDRESSES[floor]}" "$BASE/floor" "$TARGET/release/examples/http_floor" "${BLOB_ADDRESSES[floor]}"
+    BLOB_PIDS[floor]=$SERVER_PID
+}
+
 upload_row() {
     local value
+    is_wanted upload || return 0
     say "row: upload"
     value=$(BENCH_PID=${BLOB_PIDS[leasefs]} timeout 200 "$LOAD" "${BLOB_ADDRESSES[leasefs]}" upload) || return 0
     printf 'upload\tleasefs\t%s\n' "$value" >>"$RESULTS"

@@ -116,7 +116,7 @@ fn renew() -> LeaseRequest {
     LeaseRequest::Renew { id: HOLDER }
 }
 
-fn is_taken(answer: Result<()>) -> bool {
+fn is_taken(answer: &Result<()>) -> bool {
     matches!(answer, Err(StoreError::Lease(LeaseRefusal::AlreadyPresent)))
 }
 
@@ -131,9 +131,9 @@ fn a_holder_whose_renewal_was_lost_is_not_overtaken() {
     world.pass(6);
     let world = world.power_up(disk, "second");
     assert_eq!(world.state("a"), LeaseState::Leased);
-    assert!(is_taken(world.ask("a", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("a", acquire(OTHER, 15))));
     world.pass(14);
-    assert!(is_taken(world.ask("a", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("a", acquire(OTHER, 15))));
     world.pass(1);
     world.ask("a", acquire(OTHER, 15)).unwrap();
 }
@@ -146,7 +146,7 @@ fn a_holder_who_renewed_late_and_lost_that_is_not_overtaken() {
     let disk = world.on_disk();
     world.ask("a", renew()).unwrap();
     let world = world.power_up(disk, "second");
-    assert!(is_taken(world.ask("a", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("a", acquire(OTHER, 15))));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_lost_release_is_waited_for_one_duration() {
     world.ask("a", LeaseRequest::Release { id: HOLDER }).unwrap();
     assert_eq!(world.state("a"), LeaseState::Available);
     let world = world.power_up(disk, "second");
-    assert!(is_taken(world.ask("a", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("a", acquire(OTHER, 15))));
     world.pass(15);
     world.ask("a", acquire(OTHER, 15)).unwrap();
 }
@@ -221,8 +221,8 @@ fn what_ended_a_lease_is_not_undone_by_a_power_loss() {
     }
     assert_eq!(world.state("broken"), LeaseState::Broken);
     assert_eq!(world.state("breaking"), LeaseState::Broken);
-    assert!(is_taken(world.ask("taken", acquire(HOLDER, 15))));
-    assert!(is_taken(world.ask("endless", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("taken", acquire(HOLDER, 15))));
+    assert!(is_taken(&world.ask("endless", acquire(OTHER, 15))));
     world.pass(60);
     assert_eq!(world.state("taken"), LeaseState::Expired);
     assert_eq!(world.state("endless"), LeaseState::Leased);
@@ -239,8 +239,8 @@ fn leases_of_containers_and_of_names_with_blocks_only_count_anew_too() {
     let disk = world.on_disk();
     let world = world.power_up(disk, "second");
     assert_eq!(world.state("a/b/"), LeaseState::Leased);
-    assert!(is_taken(world.ask_container(acquire(OTHER, 15))));
-    assert!(is_taken(world.ask("blocks", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask_container(acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("blocks", acquire(OTHER, 15))));
     let report = world.store.check().unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
@@ -256,7 +256,7 @@ fn a_second_power_loss_starts_the_clock_again() {
     let disk = world.on_disk();
     world.pass(20);
     let world = world.power_up(disk, "third");
-    assert!(is_taken(world.ask("a", acquire(OTHER, 15))));
+    assert!(is_taken(&world.ask("a", acquire(OTHER, 15))));
 }
 
 #[test]
