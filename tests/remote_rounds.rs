@@ -85,7 +85,7 @@ impl Writer {
         ROAMING[self.dice.roll(ROAMING.len())]
     }
 
-    fn tell(&mut self, what: String) {
+    fn tell(&mut self, what: &str) {
         self.told.story.push((Instant::now(), format!("{}: {what}", self.name)));
     }
 
@@ -112,7 +112,7 @@ impl Writer {
             _ => ("replace", self.rename(RenameFlags::empty())),
         };
         self.count(what, &result);
-        self.tell(format!("    {what}: {result:?}"));
+        self.tell(&format!("    {what}: {result:?}"));
         if let Err(error) = result {
             assert!(is_fair(&error), "{}: {what}: {error}", self.name);
         }
@@ -129,7 +129,7 @@ impl Writer {
             return Ok(());
         };
         let line = self.fresh("line");
-        self.tell(format!("{name} of {identity}: {line}"));
+        self.tell(&format!("{name} of {identity}: {line}"));
         let text = format!("{text}{line}\n");
         file.rewind()?;
         file.write_all(text.as_bytes())?;
@@ -152,7 +152,7 @@ impl Writer {
         let (name, roams) = self.name();
         let mut file = OpenOptions::new().write(true).create_new(true).open(self.dir.join(name))?;
         let (identity, line) = (self.fresh(if roams { ROAMS } else { "file" }), self.fresh("line"));
-        self.tell(format!("new {name} of {identity}: {line}"));
+        self.tell(&format!("new {name} of {identity}: {line}"));
         self.told.made.push(identity.clone());
         file.write_all(format!("{identity}\n{line}\n").as_bytes())?;
         self.finish(file, identity, line)
@@ -160,7 +160,7 @@ impl Writer {
 
     fn remove(&mut self) -> io::Result<()> {
         let (name, roams) = self.name();
-        self.tell(format!("remove {name}"));
+        self.tell(&format!("remove {name}"));
         let removed = fs::remove_file(self.dir.join(name));
         self.told.ended[usize::from(roams)] += usize::from(removed.is_ok());
         removed
@@ -171,7 +171,7 @@ impl Writer {
         if from == to {
             return Ok(());
         }
-        self.tell(format!("rename {from} to {to} {flags:?}"));
+        self.tell(&format!("rename {from} to {to} {flags:?}"));
         let (from, to) = (self.dir.join(from), self.dir.join(to));
         let renamed = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, flags).map_err(io::Error::from);
         self.told.ended[1] += usize::from(renamed.is_ok() && flags.is_empty());
