@@ -1,14 +1,9 @@
 //! Renames at a service that knows none.
 
 use leasefs::share::lease::{LeaseDuration, LeaseId};
-use leasefs::store::mirror::MirrorOptions;
 use leasefs::store::{BlobStore, LeaseRequest, RenameMode, StoreError, Upstream};
 
-use super::rig::{CHECKED, Rig, Service, always, at, blob, noise};
-
-fn curious() -> MirrorOptions {
-    MirrorOptions { attr_ttl: std::time::Duration::ZERO, ..MirrorOptions::default() }
-}
+use super::rig::{CHECKED, Rig, Service, always, at, blob, curious, noise};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_renamed_there_and_here() {
@@ -31,6 +26,26 @@ async fn a_file_is_renamed_there_and_here() {
         (vec!["b".to_owned()], Some("other".into()))
     );
     assert_eq!(rig.list("").await, ["b"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_right_behind_a_renames_copy_stays() {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    let rig = Rig::with(&service, folder.path(), curious()).await;
+    rig.write_and_push("a", b"moved").await.unwrap();
+    rig.write_and_push("b", b"replaced").await.unwrap();
+    let copy = service.hold("PUT /devstoreaccount1/share/b");
+    let somebody = async {
+        copy.done.notified().await;
+        service.put("b", "theirs").await;
+        copy.go_on.notify_one();
+    };
+    let (renamed, ()) = tokio::join!(rig.rename("a", "b", RenameMode::Replace), somebody);
+    renamed.expect("the copy was made, and what it replaced is gone");
+    assert_eq!(service.names().await, ["b"]);
+    assert_eq!(rig.list("").await, ["b"]);
+    assert_eq!(service.text("b").await.unwrap(), "theirs");
+    assert_eq!(rig.here("b").unwrap().size, 6, "this mirror has it, too");
 }
 
 #[tokio::test(flavor = "multi_thread")]

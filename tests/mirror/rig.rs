@@ -19,6 +19,7 @@ use leasefs::store::{
 };
 use leasefs::wire::signing::AccountKey;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// No condition.
 pub(crate) fn always() -> Preconditions {
@@ -40,11 +41,21 @@ pub(crate) struct Fault {
     pub(crate) status: u16,
 }
 
+/// The next request that fits is carried out, and answered when it may go on.
+#[derive(Clone)]
+pub(crate) struct Held {
+    part: &'static str,
+    pub(crate) done: Arc<Notify>,
+    pub(crate) go_on: Arc<Notify>,
+}
+
 /// The service, watched.
 pub(crate) struct Watched {
     service: Arc<BlobService>,
     asked: Mutex<Vec<(String, u64)>>,
     faults: Mutex<Vec<Fault>>,
+    /// A request whose answer waits.
+    held: Mutex<Option<Held>>,
     /// Requests before faults begin.
     countdown: Mutex<usize>,
 }
@@ -69,6 +80,13 @@ impl Protocol for Watched {
         let length =
             request.head.headers.get("content-length").and_then(|text| text.to_str().ok()?.parse().ok());
         self.asked.lock().push((what.clone(), length.unwrap_or_default()));
+        let held = self.held.lock().take_if(|held| what.contains(held.part));
+        if let Some(held) = held {
+            let answer = Arc::clone(&self.service).answer(request).await;
+            held.done.notify_one();
+            held.go_on.notified().await;
+            return answer;
+        }
         let Some(fault) = self.fault(&what) else { return Arc::clone(&self.service).answer(request).await };
         if fault.done {
             drop(Arc::clone(&self.service).answer(request).await);
@@ -96,6 +114,7 @@ impl Service {
             service: Arc::new(service),
             asked: Mutex::default(),
             faults: Mutex::default(),
+            held: Mutex::default(),
             countdown: Mutex::default(),
         });
         let addr = "127.0.0.1:0".parse().unwrap();
@@ -174,6 +193,13 @@ impl Service {
     pub(crate) fn faults_end(&self) -> bool {
         *self.watched.countdown.lock() = 0;
         self.watched.faults.lock().drain(..).all(|fault| fault.times == 0)
+    }
+
+    /// Holds back the answer to the next request that fits.
+    pub(crate) fn hold(&self, part: &'static str) -> Held {
+        let held = Held { part, done: Arc::default(), go_on: Arc::default() };
+        *self.watched.held.lock() = Some(held.clone());
+        held
     }
 
     pub(crate) fn fail(&self, part: &'static str, times: usize, done: bool, status: u16) {

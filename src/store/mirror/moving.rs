@@ -18,6 +18,9 @@ const BETWEEN: char = '.';
 /// How often a move is tried whose source changes meanwhile.
 const ATTEMPTS: usize = 4;
 
+/// Stands for the version of a copy that was gone before anybody could ask for it. No version is called that.
+const OVERWRITTEN: ETag = ETag(0);
+
 /// A blob that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
@@ -58,7 +61,7 @@ impl Mirror {
                 return Err(StoreError::Lease(LeaseRefusal::IdMissing));
             }
             let is = match self.copy_marked(&found, one).await {
-                Ok(copy) => copy.etag,
+                Ok(is) => is,
                 Err(StoreError::SourceConditionNotMet) => continue,
                 Err(StoreError::BlobNotFound(_)) if self.version(one.from).await?.is_none() => {
                     return Ok(None);
@@ -72,12 +75,8 @@ impl Mirror {
         Err(StoreError::SourceConditionNotMet)
     }
 
-    /// Copies a version, or finds the copy that was made already.
-    pub(super) async fn copy_marked(
-        &self,
-        found: &BlobProperties,
-        one: &Move<'_>,
-    ) -> Result<Arc<BlobProperties>> {
+    /// Copies a version, or finds the copy that was made already; tells its version.
+    pub(super) async fn copy_marked(&self, found: &BlobProperties, one: &Move<'_>) -> Result<ETag> {
         let mark = format!("{}{BETWEEN}{:X}", one.token, found.etag.0);
         let mut metadata = found.metadata.clone();
         metadata.insert(PUSH_TOKEN.to_owned(), mark.clone());
@@ -92,9 +91,9 @@ impl Mirror {
         };
         let is_it = |copy: &BlobProperties| copy.metadata.get(PUSH_TOKEN) == Some(&mark);
         let refusal = match self.service.copy_blob(&source, one.to, request.clone(), &one.target).await {
-            Ok(copy) if is_it(&copy) => return Ok(copy),
-            // Somebody else wrote right behind the copy, and that is there now.
-            Ok(_) => return Err(StoreError::ConditionNotMet),
+            Ok(copy) if is_it(&copy) => return Ok(copy.etag),
+            // Made, and somebody else wrote right over it: what is told is that.
+            Ok(_) => return Ok(OVERWRITTEN),
             Err(error) => error,
         };
         let in_doubt = is_away(&refusal)
@@ -103,11 +102,12 @@ impl Mirror {
                 StoreError::ConditionNotMet | StoreError::BlobExists(_) | StoreError::BlobNotFound(_)
             );
         match self.version(one.to).await {
-            Ok(Some(copy)) if in_doubt && is_it(&copy) => Ok(copy),
+            Ok(Some(copy)) if in_doubt && is_it(&copy) => Ok(copy.etag),
             // The rename's own, but of an earlier version: it gives way.
             Ok(Some(copy)) if in_doubt && !is_away(&refusal) && is_marked(&copy, one.token) => {
                 let ours = Preconditions::if_version(copy.etag);
-                self.service.copy_blob(&source, one.to, request, &ours).await
+                let copy = self.service.copy_blob(&source, one.to, request, &ours).await?;
+                Ok(if is_it(&copy) { copy.etag } else { OVERWRITTEN })
             }
             Ok(_) | Err(_) => Err(refusal),
         }

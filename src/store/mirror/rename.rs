@@ -402,14 +402,14 @@ impl Mirror {
             let found =
                 self.version(&from).await?.ok_or_else(|| StoreError::BlobNotFound(from.to_string()))?;
             let step = Move { from: &from, to: &to, target: always.clone(), lease: None, token: &note.token };
-            let is = self.copy_marked(&found, &step).await?.etag;
+            let is = self.copy_marked(&found, &step).await?;
             done.from = Some(Moved { was: found.etag, is });
             crash_point("exchange_after_copy");
         }
         if !marked(&from).await? {
             let step =
                 Move { from: &aside, to: &from, target: always.clone(), lease: None, token: &note.token };
-            let is = self.copy_marked(&kept, &step).await?.etag;
+            let is = self.copy_marked(&kept, &step).await?;
             done.to = marked_version(&kept, &note.token).map(|was| Moved { was, is });
         }
         match self.service.delete_blob(&aside, DeleteSnapshots::Include, &always).await {
