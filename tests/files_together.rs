@@ -91,7 +91,9 @@ fn count_mounted(mount: &Mount) -> io::Result<()> {
     set_share(&file, 3, 0)?;
     let mut buffer = vec![0; SLOT];
     file.read_exact_at(&mut buffer, 0)?;
-    file.write_all_at(&record(whole(&buffer) + 1), 0)
+    file.write_all_at(&record(whole(&buffer) + 1), 0)?;
+    // A commit that is refused would not count.
+    nix::unistd::close(file).map_err(io::Error::from)
 }
 
 /// A REST client that counts: takes the file's lease, reads, adds one, writes, gives the lease back. `false` if refused.
@@ -157,7 +159,8 @@ fn no_increment_is_lost() {
         });
         let (rest, mounted) = (together.rest.into_inner(), together.mounted.into_inner());
         let found = whole(&Client::open(addr).call("GET", "/share/counter", &[], b"").body);
-        assert_eq!(found, rest + mounted, "{rest} by REST and {mounted} by programs");
+        let beside = common::names(&mount.path(""));
+        assert_eq!(found, rest + mounted, "{rest} by REST and {mounted} by programs, in {beside:?}");
         println!("{rest} by REST, {mounted} by programs");
     });
 }

@@ -122,6 +122,7 @@ impl Engine {
             // Somebody else removed the file and made another one of that name.
             return Err(FsError::Stale);
         }
+        let shown = shown.or_else(|| file.shown());
         let changing = self.will_commit(&at.name, file)?;
         let info = Committing { engine: self, ino: file.ino(), blob, shown };
         let committed = file.commit(local, at, &info);

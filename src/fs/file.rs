@@ -11,9 +11,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::share::Moment;
+use crate::share::lease::LeaseId;
 use crate::store::{
     BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Piece, Preconditions,
     crash_point, sparse,
@@ -29,7 +30,7 @@ mod fencing;
 
 use elsewhere::Pushes;
 use fencing::Aside;
-pub use fencing::Fenced;
+pub use fencing::{Fenced, Showing};
 
 /// Content in more pieces than this is put together again at the next commit.
 const PIECES_MAX: usize = 128;
@@ -99,6 +100,8 @@ pub struct OpenFile {
     maker: AtomicU32,
     /// What the service behind a mirror has of it.
     pushes: Pushes,
+    /// Ids of the lease on the blob that callers show who are just changing it.
+    shown: Mutex<Vec<LeaseId>>,
 }
 
 #[derive(Debug)]
@@ -169,6 +172,7 @@ impl OpenFile {
             barred: AtomicBool::new(false),
             maker: AtomicU32::new(0),
             pushes: Pushes::default(),
+            shown: Mutex::default(),
         }
     }
 

@@ -268,6 +268,11 @@ impl Engine {
         self.config.mandatory_locks
     }
 
+    /// The same for an open that writes: what the kernel writes by itself nobody can make room for.
+    fn kernel_may_write(&self) -> bool {
+        self.passthrough() && self.upstream().is_none_or(|upstream| upstream.is_roomy())
+    }
+
     fn passthrough(&self) -> bool {
         self.passthrough.load(Ordering::Acquire)
     }

@@ -178,7 +178,7 @@ impl Engine {
         let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         drop(changing);
         crash_point("create_after_publish");
-        let kernel_allowed = self.passthrough() && !self.habits.makes_small_files(caller.pid);
+        let kernel_allowed = self.kernel_may_write() && !self.habits.makes_small_files(caller.pid);
         let content = self.fresh_content(store, kernel_allowed)?;
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
@@ -333,7 +333,10 @@ impl Engine {
             return Ok((file, Route::Engine { keep_cache: false }));
         };
         // The kernel would not tell us to drop set-id bits when it writes by itself.
-        let kernel_allowed = self.passthrough() && !(request.write && set_id);
+        let kernel_allowed = match request.access().contains(Access::WRITE) {
+            true => self.kernel_may_write() && !(request.write && set_id),
+            false => self.passthrough(),
+        };
         match file.route(request.into(), kernel_allowed, place) {
             Ok(route) => Ok((file, route)),
             Err(error) => {

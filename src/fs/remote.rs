@@ -238,7 +238,9 @@ impl Engine {
 
     /// How the service protects a change of `ino`.
     pub(super) fn push_fence(&self, ino: Ino) -> Fence {
-        Fence { lease: self.leases.id(ino), check_version: self.config.fencing.concurrency.checks_version() }
+        let shown = || self.open_file(ino)?.shown();
+        let lease = self.leases.id(ino).or_else(shown);
+        Fence { lease, check_version: self.config.fencing.concurrency.checks_version() }
     }
 
     /// Pushes a name. A refusal because of a lease that this mount took or gave back meanwhile is none. For callers
@@ -254,11 +256,11 @@ impl Engine {
         Ok(upstream.push(name, self.push_fence(ino)).await?)
     }
 
-    /// The lease on a file, when nobody is just taking it or giving it back: whoever does holds the guard of the name.
+    /// The lease for a push, when nobody is just taking it or giving it back: whoever does holds the guard of the name.
     async fn settled_lease(&self, ino: Ino) -> Option<LeaseId> {
         let _tree = self.guards.tree().await;
         let _name = self.guard_name(ino).await;
-        self.leases.id(ino)
+        self.push_fence(ino).lease
     }
 
     /// Pushes what was committed of an open file and is not there yet. For callers without guards.

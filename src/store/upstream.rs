@@ -185,6 +185,9 @@ pub trait Upstream: Send + Sync + Debug {
     /// Makes room for so many bytes that are going to be written here, if there is not enough. Whether there is now.
     async fn make_room(&self, bytes: u64) -> bool;
 
+    /// Whether there is so much room that somebody may write for a while without asking for it.
+    fn is_roomy(&self) -> bool;
+
     /// Makes what the mirror has under this name the service's, as far as it was changed here. With write-back it is
     /// only queued.
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()>;

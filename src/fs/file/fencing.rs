@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::share::lease::LeaseId;
 use crate::store::{
     BlobPath, BlobProperties, ContentReader, ETag, Fetch, LocalStore, Preconditions, Scratch,
 };
@@ -65,7 +66,35 @@ pub(super) struct Aside {
     copy: Option<BlobPath>,
 }
 
+/// Somebody who holds the lease on the blob is changing the file, until this is dropped. Whoever commits meanwhile has his
+/// bytes, too, and does it under his lease.
+#[derive(Debug)]
+pub struct Showing {
+    file: Arc<OpenFile>,
+    id: LeaseId,
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        let mut shown = self.file.shown.lock();
+        if let Some(index) = shown.iter().position(|id| *id == self.id) {
+            shown.swap_remove(index);
+        }
+    }
+}
+
 impl OpenFile {
+    /// A caller who shows this id of the lease is going to change the file.
+    pub fn show(self: &Arc<Self>, id: LeaseId) -> Showing {
+        self.shown.lock().push(id);
+        Showing { file: Arc::clone(self), id }
+    }
+
+    /// The id that was shown, if somebody who did is at work.
+    pub fn shown(&self) -> Option<LeaseId> {
+        self.shown.lock().last().copied()
+    }
+
     /// The version that the content began with.
     pub fn base(&self) -> Arc<BlobProperties> {
         Arc::clone(&self.state.read().base)

@@ -20,7 +20,7 @@ use crate::store::{BlobPath, BlobProperties, Found};
 
 use super::super::attributes::{Attributes, Kind};
 use super::super::error::{FsError, Result};
-use super::super::file::OpenFile;
+use super::super::file::{OpenFile, Showing};
 use super::super::gate::{Claim, Closing, OpenPermit};
 use super::super::guards::Turn;
 use super::super::holders::Holder;
@@ -108,6 +108,7 @@ pub(super) struct Brief<'a> {
     /// The id of the lease that the caller showed.
     pub(super) shown: Option<LeaseId>,
     permit: OpenPermit,
+    _showing: Option<Showing>,
     _way: Way<'a>,
     _turn: Option<Turn<'a>>,
 }
@@ -134,7 +135,7 @@ impl Requests {
     }
 
     /// Looks at what the path names here, whatever the service has by now.
-    fn look_here(&self, path: &FilePath) -> Result<Target> {
+    pub(super) fn look_here(&self, path: &FilePath) -> Result<Target> {
         let engine = &self.engine;
         let Some((above, _)) = path.split() else {
             return Err(FsError::Invalid("not for the share's own directory"));
@@ -277,7 +278,10 @@ impl Requests {
             Ok((file, way, turn))
         };
         match attached.await {
-            Ok((file, way, turn)) => Ok(Brief { target, file, shown, permit, _way: way, _turn: turn }),
+            Ok((file, way, turn)) => {
+                let showing = shown.map(|id| file.show(id));
+                Ok(Brief { target, file, shown, permit, _showing: showing, _way: way, _turn: turn })
+            }
             Err(error) => {
                 self.leave(path, &permit, target.ino).await;
                 Err(error)
@@ -318,7 +322,8 @@ impl Requests {
 
     /// Ends the open of a file that was changed.
     pub(super) async fn close(&self, open: Brief<'_>) {
-        let Brief { target, file, permit, _way, _turn, .. } = open;
+        let Brief { target, file, permit, _showing, _way, _turn, .. } = open;
+        drop(_showing);
         let in_place = self.engine.upstream().is_some() && file.is_last_open() && file.is_in_place();
         self.engine.detach_brief(file, &permit).await;
         if in_place {

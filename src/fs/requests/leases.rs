@@ -59,7 +59,13 @@ impl From<LeaseAction> for LeaseRequest {
 impl Requests {
     /// One lease action on a file. Answers what the file is then. Durable when it answers.
     pub async fn lease(&self, path: &FilePath, action: LeaseAction) -> Answer<Entry> {
-        let claim = if matches!(action, LeaseAction::Acquire { .. }) { TAKE } else { LOOK };
+        let claim = match action {
+            LeaseAction::Acquire { proposed } => {
+                self.must_be_free(path, proposed)?;
+                TAKE
+            }
+            LeaseAction::Change { .. } | LeaseAction::Release { .. } | LeaseAction::Break => LOOK,
+        };
         let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Read(None)).await?;
         let done = self.act(&target, action).await;
         self.leave(path, &permit, target.ino).await;
@@ -67,6 +73,20 @@ impl Requests {
         self.engine.local()?.sync().await?;
         let now_there = self.look(path, None).await?;
         Ok(self.engine.entry(now_there.ino, now_there.parent, &now_there.found)?)
+    }
+
+    /// Refuses at once who wants a lease that another caller has, without a claim: those who try would be in the way of
+    /// the holder's own calls.
+    fn must_be_free(&self, path: &FilePath, proposed: LeaseId) -> Result<()> {
+        // What is not there, or cannot be leased, is said below.
+        let Ok(target) = self.look_here(path) else { return Ok(()) };
+        let Some(id) = target.found.blob.as_ref().and_then(|blob| blob.lease.holder(now())) else {
+            return Ok(());
+        };
+        if id == proposed || self.engine.is_own_lease(target.ino, id) {
+            return Ok(());
+        }
+        Err(FsError::Lease(LeaseRefusal::AlreadyPresent))
     }
 
     async fn act(&self, target: &Target, action: LeaseAction) -> Result<()> {

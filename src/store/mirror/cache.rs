@@ -37,6 +37,9 @@ const COUNT_SHARE: u32 = 20;
 /// So much of the disk is left free, if the cache can help it: a part, and at most so many bytes.
 const FREE_PART: u64 = 20;
 const FREE_MAX: u64 = 1 << 30;
+/// With so much of the disk free, writers need not ask for room: a part, and at most so many bytes.
+const ROOMY_PART: u64 = 8;
+const ROOMY_MAX: u64 = 2 << 30;
 /// The least that is evicted when a disk is full.
 const ROOM_MIN: u64 = 16 << 20;
 /// How long to wait until evicted content is really gone from the disk.
@@ -213,6 +216,12 @@ impl Contents {
         }
         tracing::debug!(bytes, freed, "content was evicted");
         Ok(freed)
+    }
+
+    /// Whether there is more room than is used up between two looks at it.
+    pub(super) fn is_roomy(&self) -> bool {
+        let wanted = self.store.space().map(|space| (space.total / ROOMY_PART).min(ROOMY_MAX));
+        wanted.is_ok_and(|wanted| self.has_room(wanted))
     }
 
     /// Whether so much more leaves the store the room that it needs for itself.

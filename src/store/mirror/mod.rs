@@ -241,6 +241,10 @@ impl Upstream for Mirror {
             || (self.contents.make_room(bytes).await && self.contents.has_room(bytes))
     }
 
+    fn is_roomy(&self) -> bool {
+        self.contents.is_roomy()
+    }
+
     async fn push(&self, name: &BlobName, fence: Fence) -> Result<()> {
         self.push_one(name, fence).await
     }
