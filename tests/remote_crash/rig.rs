@@ -103,7 +103,7 @@ impl Rig {
             .arg(self.folder.path().join("cache"));
         command.args(&self.options).arg(self.service.container(CONTAINER)).arg(self.dir());
         command.env_remove("LEASEFS_CRASH_AT").envs(point.map(|point| ("LEASEFS_CRASH_AT", point)));
-        command.env("XDG_STATE_HOME", self.folder.path()).env("LEASEFS_EXPERIMENTAL", "remote");
+        command.env("XDG_STATE_HOME", self.folder.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
