@@ -370,7 +370,7 @@ impl Content {
             Content::Live(live) => sparse::next_data(live.scratch.file(), from)?,
             Content::Clean(reader) => match reader.as_file() {
                 Some(file) => sparse::next_data(file, from)?,
-                None => Some(from),
+                None => seek_pieces(reader, from, Looking::ForData)?,
             },
             Content::Overlay(_) | Content::Memory(_) => Some(from),
         };
@@ -387,10 +387,42 @@ impl Content {
             Content::Live(live) => sparse::next_hole(live.scratch.file(), from)?,
             Content::Clean(reader) => match reader.as_file() {
                 Some(file) => sparse::next_hole(file, from)?,
-                None => None,
+                None => seek_pieces(reader, from, Looking::ForHole)?,
             },
             Content::Overlay(_) | Content::Memory(_) => None,
         };
         Ok(Some(found.unwrap_or(size).min(size)))
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looking {
+    ForData,
+    ForHole,
+}
+
+/// The first data or hole at or behind `from` in content that is in pieces; without any it is all data.
+fn seek_pieces(reader: &ContentReader, from: u64, looking: Looking) -> io::Result<Option<u64>> {
+    if reader.pieces().is_empty() {
+        return Ok(Some(from).filter(|_| looking == Looking::ForData));
+    }
+    for piece in reader.pieces() {
+        let (start, end) = (piece.start, piece.start + piece.len);
+        let at = from.max(start);
+        if at < end {
+            let found = match (&piece.source, looking) {
+                (None, Looking::ForHole) => Some(at),
+                (None, Looking::ForData) => None,
+                (Some((file, offset)), _) => {
+                    let seek =
+                        if looking == Looking::ForData { sparse::next_data } else { sparse::next_hole };
+                    seek(file, offset + (at - start))?.map(|found| start + (found - offset))
+                }
+            };
+            if let Some(found) = found.filter(|found| *found < end) {
+                return Ok(Some(found));
+            }
+        }
+    }
+    Ok(None)
 }
