@@ -49,7 +49,7 @@ def main():
     ours, theirs = best.get(("list", "files")), best.get(("list", "blob"))
     ratios["list"] = theirs / ours if ours and theirs else None
     print(f"| List 10,000 entries | List 10,000 blobs | 1 | ms | {shown(ours)} | {shown(theirs)} | "
-          f"{'-' if ratios['list'] is None else f'{ratios["list"]:.2f}'} |")
+          f"{'-' if ratios['list'] is None else format(ratios['list'], '.2f')} |")
     print("\n## Targets\n\n| workload | asked | measured | |\n|---|---|---:|---|")
     for row, ratio in ratios.items():
         if ratio is not None:
