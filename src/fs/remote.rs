@@ -267,8 +267,9 @@ impl Engine {
     pub(super) async fn push_file(&self, file: &OpenFile) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
         let ino = file.ino();
-        for _ in 0..PUSHES_MAX {
-            let Some(count) = file.unpushed() else { return Ok(()) };
+        let mut pushes = 0;
+        // What others note beside this is pushed along, but not for ever: they push it, too.
+        while let Some(count) = file.unpushed().filter(|_| pushes < PUSHES_MAX) {
             if self.gate.is_delete_pending(ino) {
                 // Going away; should it be taken back, it is pushed then.
                 return Ok(());
@@ -279,6 +280,7 @@ impl Engine {
                 // Moved meanwhile: pushed under its new name.
                 Ok(()) if !self.is_named(ino, &name) => {}
                 Ok(()) => {
+                    pushes += 1;
                     file.note_pushed(count);
                     if file.is_in_place() {
                         // What is written from now on shows in the mirror before the next commit.

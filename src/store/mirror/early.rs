@@ -73,12 +73,15 @@ impl Mirror {
             return Ok(());
         }
         let mut sent = self.early.of(name).await;
-        let Some(committed) = self.committed_digests(name)? else { return Ok(()) };
         let missing: Vec<u64> = (0..whole)
             .map(|index| index * BLOCK)
             .filter(|start| !sent.contains_key(start))
             .take(self.options.parallel)
             .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Some(committed) = self.committed_digests(name)? else { return Ok(()) };
         let send = |start: u64| {
             let known = committed.get(&start);
             async move { Ok::<_, StoreError>((start, self.send_block(name, content, start, known, lease).await?)) }
