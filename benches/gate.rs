@@ -1,4 +1,4 @@
-//! How long the gate and the rules of range locks take, and what a held open costs. Run with
+//! How long the guards of paths, the gate and the rules of range locks take, and what a held open costs. Run with
 //! `cargo bench --bench gate`; each line ends with its goal.
 
 use std::hint::black_box;
@@ -7,14 +7,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use leasefs::fs::gate::{Claim, Gate};
+use leasefs::fs::guards::paths::{Paths, Reliance};
 use leasefs::fs::holders::Holder;
-use leasefs::fs::nodes::Ino;
+use leasefs::fs::names::Segment;
+use leasefs::fs::nodes::{Ino, Nodes, ROOT};
 use leasefs::share::{Access, FileShareState, Moment, OpenId, RangeKind, RangeOwner, ShareMode, Span};
 
 const ROUNDS: u64 = 100_000;
 const READ: Claim = Claim { access: Access::READ, share: ShareMode::ALL };
 
 fn main() {
+    paths("guards: rely on a path and leave", 0.05, false);
+    paths("guards: the same while a directory elsewhere is moved", 0.2, true);
     open_and_close("gate: open + close, no other opens", 0, 2.0);
     open_and_close("gate: open + close, 10,000 opens of the file", 10_000, 5.0);
     close_in_the_middle();
@@ -61,6 +65,19 @@ fn open_and_close(what: &str, others: usize, goal: f64) {
     });
     report(what, micros, goal);
     drop(held);
+}
+
+/// Every request does this at least once.
+fn paths(what: &str, goal: f64, beside_a_mover: bool) {
+    let (paths, nodes) = (Paths::default(), Nodes::default());
+    for depth in 2..8 {
+        nodes.remember(Ino(depth), Ino(depth - 1), &Segment::from_stored("name"));
+    }
+    nodes.remember(Ino(99), ROOT, &Segment::from_stored("moved"));
+    let mover = beside_a_mover.then(|| ready(paths.change(&nodes, &[Ino(99)], &[])));
+    let micros = mean(100 * ROUNDS, |_| drop(black_box(ready(paths.rely(&nodes, Reliance::path(Ino(7)))))));
+    report(what, micros, goal);
+    drop(mover);
 }
 
 /// The oldest opens go first, as in a server that runs for long.

@@ -92,13 +92,15 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 # start_blob_server leasefs|azurite DIR: starts the server with its data in DIR, waits until it answers.
 # Sets BLOB_PID and BLOB_ADDRESS; ends with the script's own cleanup (stop_blob_server).
 start_blob_server() {
-    local server=$1 dir=$2 port waited
+    local server=$1 dir=$2 port waited program
+    # Installed before anybody waits for it to answer.
+    if [[ $server == azurite ]]; then program=$(azurite_blob); fi
     port=$(free_port)
     mkdir -p "$dir"
     case $server in
         leasefs) "$LEASEFS" serve --data "$dir" --blob-addr "127.0.0.1:$port" >"$dir.log" 2>&1 & ;;
         azurite)
-            "$(azurite_blob)" --location "$dir" --blobHost 127.0.0.1 --blobPort "$port" --skipApiVersionCheck \
+            "$program" --location "$dir" --blobHost 127.0.0.1 --blobPort "$port" --skipApiVersionCheck \
                 --silent --disableTelemetry >"$dir.log" 2>&1 &
             ;;
         *) fail "there is no server $server" ;;

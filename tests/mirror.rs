@@ -9,6 +9,8 @@
 mod crashes;
 #[path = "mirror/early.rs"]
 mod early;
+#[path = "mirror/exchanges.rs"]
+mod exchanges;
 #[path = "mirror/faults.rs"]
 mod faults;
 #[path = "mirror/later.rs"]

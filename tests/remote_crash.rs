@@ -10,8 +10,13 @@
 
 #[path = "crash/dice.rs"]
 mod dice;
+#[path = "common/fault_proxy/mod.rs"]
+#[allow(unused_imports, reason = "others use the rest")]
+mod fault_proxy;
 #[path = "share/holder.rs"]
 mod holder;
+#[path = "remote_crash/in_place.rs"]
+mod in_place;
 #[path = "remote_crash/leases.rs"]
 mod leases;
 #[path = "remote/machine.rs"]
@@ -41,6 +46,11 @@ const KILLS: usize = 40;
 /// The daemon lives at most so long after the writers have begun.
 const LIFE: Duration = Duration::from_millis(300);
 
+/// How long a request takes on a slow line, the kills there, and how long the daemon lives at most.
+const DELAY: Duration = Duration::from_millis(5);
+const FAR_KILLS: usize = 30;
+const FAR_LIFE: Duration = Duration::from_millis(1000);
+
 /// The mirror is checked after so many kills.
 const CHECK_EVERY: usize = 10;
 
@@ -63,10 +73,10 @@ fn burst(rig: &mut Rig, writers: &mut [Writer], life: Duration, dying: &AtomicBo
     });
 }
 
-fn random_kills(options: &[&str]) {
+fn random_kills(rig: Option<Rig>, longest: Duration, kills: usize) {
     let seed = seed();
-    println!("LEASEFS_SEED={seed} {options:?}");
-    let Some(mut rig) = Rig::new(options) else { return };
+    println!("LEASEFS_SEED={seed}");
+    let Some(mut rig) = rig else { return };
     let mut dice = Dice::new(seed);
     rig.start();
     let dying = Arc::new(AtomicBool::new(false));
@@ -75,8 +85,8 @@ fn random_kills(options: &[&str]) {
         writer.far = true;
         writer
     });
-    for round in 1..=KILLS {
-        let life = LIFE.mul_f64(dice.roll(1000) as f64 / 1000.0);
+    for round in 1..=kills {
+        let life = longest.mul_f64(dice.roll(1000) as f64 / 1000.0);
         burst(&mut rig, &mut writers, life, &dying);
         rig.start();
         rig.finish_renames();
@@ -98,10 +108,20 @@ fn random_kills(options: &[&str]) {
 
 #[test]
 fn random_kills_of_a_remote_mount_lose_nothing_acknowledged() {
-    random_kills(&[]);
+    random_kills(Rig::new(&[]), LIFE, KILLS);
 }
 
 #[test]
 fn random_kills_with_write_back_lose_nothing_acknowledged() {
-    random_kills(&["--write-back"]);
+    random_kills(Rig::new(&["--write-back"]), LIFE, KILLS);
+}
+
+#[test]
+fn random_kills_over_a_slow_line_lose_nothing_acknowledged() {
+    random_kills(Rig::over_a_line(&[], DELAY), FAR_LIFE, FAR_KILLS);
+}
+
+#[test]
+fn random_kills_over_a_slow_line_with_write_back_lose_nothing_acknowledged() {
+    random_kills(Rig::over_a_line(&["--write-back"], DELAY), FAR_LIFE, FAR_KILLS);
 }

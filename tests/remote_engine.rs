@@ -5,6 +5,8 @@
 
 #![allow(unreachable_pub, clippy::unwrap_used)] // Helper modules of one test.
 
+#[path = "remote/exchanges.rs"]
+mod exchanges;
 #[path = "remote/rig.rs"]
 mod rig;
 

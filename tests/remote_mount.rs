@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use common::{BOTH_PATHS, errno, names};
 use leasefs::store::StoreError;
 use machine::{Remote, Service, can_mount, until};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everyday_work_reaches_the_service_and_another_mount() {
@@ -79,6 +80,36 @@ async fn uploads_begin_while_the_program_still_writes() {
         file.write_all(&content[25_000_000..]).unwrap();
         drop(file);
         assert!(sdk.get("film").await.unwrap() == content, "{path:?}");
+        mount.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_of_the_shell_is_sent_once_and_nobody_sees_it_empty() {
+    if !can_mount() {
+        return;
+    }
+    for path in BOTH_PATHS {
+        let service = Service::start();
+        let mount = Remote::new(&service.container("team"), path);
+        let sdk = service.sdk("team");
+        sdk.put("old", b"before").await.unwrap();
+        for name in ["new", "old"] {
+            let before = sdk.get(name).await;
+            // What a shell does for `command > name`.
+            let first = fs::File::create(mount.path(name)).unwrap();
+            let mut output = first.try_clone().unwrap();
+            drop(first);
+            assert_eq!(sdk.get(name).await, before, "{path:?}: nothing is written yet");
+            output.write_all(b"after").unwrap();
+            drop(output);
+            assert_eq!(sdk.get(name).await.unwrap(), b"after", "{path:?}");
+        }
+        drop(fs::File::create(mount.path("empty")).unwrap());
+        assert_eq!(sdk.get("empty").await.unwrap(), b"", "{path:?}: an empty file is there after its close");
+        mount.shell("echo line > output; : > nothing");
+        assert_eq!(sdk.get("output").await.unwrap(), b"line\n", "{path:?}");
+        assert_eq!(sdk.get("nothing").await.unwrap(), b"", "{path:?}");
         mount.stop();
     }
 }
@@ -251,5 +282,82 @@ async fn a_service_that_is_away_is_said_at_once_and_survived_later() {
     until(|| fs::write(mount.path("later"), "y").is_ok());
     let sdk = service.sdk("team");
     assert_eq!(sdk.get("later").await.as_deref(), Some(&b"y"[..]));
+    mount.stop();
+}
+
+/// `renameat2(RENAME_EXCHANGE)` of directories, and of a file and a directory, with files open below.
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_change_places_on_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    for path in [BOTH_PATHS[0], BOTH_PATHS[1], &["--write-back"]] {
+        let service = Service::start();
+        let source = service.container("team");
+        let (one, two) = (Remote::new(&source, path), Remote::new(&source, path));
+        let sdk = service.sdk("team");
+        let exchange = |from: &str, to: &str| {
+            let (from, to) = (one.path(from), one.path(to));
+            renameat2(AT_FDCWD, &from, AT_FDCWD, &to, RenameFlags::RENAME_EXCHANGE)
+        };
+        one.shell(
+            "mkdir -p live/deep next/deep next/none; echo live >live/page; echo next >next/page
+             seq 50000 >live/deep/numbers; echo only >next/deep/only; echo plain >file",
+        );
+        let mut reader = fs::File::open(one.path("live/deep/numbers")).unwrap();
+        let mut writer = fs::OpenOptions::new().append(true).open(one.path("next/page")).unwrap();
+        writer.write_all(b"before\n").unwrap();
+        exchange("live", "next").unwrap();
+        writer.write_all(b"after\n").unwrap();
+        let mut numbers = String::new();
+        reader.read_to_string(&mut numbers).unwrap();
+        assert_eq!(numbers.lines().count(), 50_000, "{path:?}");
+        drop((reader, writer));
+        assert_eq!(fs::read_to_string(one.path("live/page")).unwrap(), "next\nbefore\nafter\n");
+        exchange("file", "next").unwrap();
+        assert_eq!(
+            one.shell("cat next; cat file/page; ls live live/none"),
+            "plain\nlive\nlive:\ndeep\nnone\npage\n\nlive/none:\n"
+        );
+        one.stop();
+        until(|| names(&two.dir()) == ["file", "live", "next"] && two.path("next").is_file());
+        assert_eq!(
+            two.shell("cat live/page live/deep/only next; wc -l <file/deep/numbers"),
+            "next\nbefore\nafter\nonly\nplain\n50000\n"
+        );
+        let expected = [
+            "file",
+            "file/deep",
+            "file/deep/numbers",
+            "file/page",
+            "live",
+            "live/deep",
+            "live/deep/only",
+            "live/none",
+            "live/page",
+            "next",
+        ];
+        assert_eq!(sdk.all_names().await, expected, "{path:?}");
+        two.stop();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_below_refuses_to_exchange_directories() {
+    if !can_mount() {
+        return;
+    }
+    let service = Service::start();
+    let mount = Remote::new(&service.container("team"), &[]);
+    let sdk = service.sdk("team");
+    mount.shell("mkdir a b; echo 1 >a/x; echo 2 >b/x; echo 3 >b/y");
+    let before = sdk.all_names().await;
+    sdk.lease("b/y").await.unwrap();
+    let (from, to) = (mount.path("a"), mount.path("b"));
+    let refused = renameat2(AT_FDCWD, &from, AT_FDCWD, &to, RenameFlags::RENAME_EXCHANGE);
+    assert_eq!(refused, Err(nix::errno::Errno::EBUSY));
+    assert_eq!(sdk.all_names().await, before);
+    assert_eq!(mount.shell("cat a/x b/x b/y; echo 4 >>a/x; ls"), "1\n2\n3\na\nb\n");
+    assert_eq!(sdk.get("a/x").await.as_deref(), Some(&b"1\n4\n"[..]));
     mount.stop();
 }

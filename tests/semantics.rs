@@ -8,6 +8,8 @@ mod common;
 mod content;
 #[path = "semantics/deletes.rs"]
 mod deletes;
+#[path = "common/disk.rs"]
+mod disk;
 #[path = "semantics/durability.rs"]
 mod durability;
 #[path = "semantics/names.rs"]

@@ -21,9 +21,9 @@ use leasefs::share::lease::{LeaseDuration, LeaseId, LeaseRefusal};
 use leasefs::store::azure::{AzureConfig, AzureStore, Environment, RetryPolicy, ServiceUrl};
 use leasefs::store::embedded::{EmbeddedOptions, EmbeddedStore};
 use leasefs::store::{
-    AppendConditions, BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry, ContainerName,
-    CopyRequest, CopySource, DeleteSnapshots, ETag, LeaseRequest, ListItem, ListQuery, Metadata, NewContent,
-    Preconditions, PublicAccess, Result, StoreError,
+    AppendConditions, BlobBody, BlobName, BlobPath, BlobStore, BlockId, BlockKind, BlockListEntry,
+    ContainerName, CopyRequest, CopySource, DeleteSnapshots, ETag, LeaseRequest, ListItem, ListQuery,
+    Metadata, NewContent, Preconditions, PublicAccess, Result, StoreError,
 };
 
 const ALWAYS: Preconditions = Preconditions {
@@ -146,6 +146,26 @@ async fn commits_of_blocks_happen_once() {
         })
         .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_block_that_was_changed_on_its_way_is_sent_again() {
+    let rig = Rig::new().await;
+    let (id, text) = (BlockId(b"b1".to_vec()), "every byte counts");
+    let stage = async |body: BlobBody| rig.lossy.put_block(&at("file"), &id, body, None).await.unwrap();
+    let commit = async || {
+        let list = [BlockListEntry { kind: BlockKind::Uncommitted, id: id.clone() }];
+        rig.clean.put_block_list(&at("file"), &list, NewContent::default(), &ALWAYS).await.unwrap();
+        rig.text("file").await
+    };
+    // Without a sum nobody can tell.
+    rig.line.plan().order(1, Fault::Garble);
+    stage(text.into()).await;
+    assert_ne!(commit().await.as_deref(), Some(text));
+    rig.line.plan().reset();
+    rig.line.plan().order(1, Fault::Garble);
+    stage(BlobBody::summed(text.into())).await;
+    assert_eq!(commit().await.as_deref(), Some(text));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,10 @@ azure_store.py URL COMMAND CONTAINER ...
   fill CONTAINER PREFIX FILES BYTES PER_DIRECTORY   small blobs, several at a time
   big CONTAINER NAME MIB                            one blob of random bytes
   tree CONTAINER PREFIX FOLDER                      the files of a local folder
-  wait CONTAINER PREFIX FILES BYTES                 until so many blobs with so many bytes together are there (300 s)
+  wait CONTAINER PREFIX FILES BYTES GO              when the file GO is there, until so many blobs with so many bytes together are
+                                                    there (300 s); prints when that was, in microseconds
+  version CONTAINER NAME                            prints the ETag
+  changed CONTAINER NAME ETAG                       until it has another (300 s); prints when that was, in microseconds
   same CONTAINER NAME FILE                          fails unless the blob has the bytes of the file
 """
 
@@ -45,15 +48,32 @@ def tree(container, prefix, folder):
     each(put, paths)
 
 
-def wait(container, prefix, files, size):
+def wait(container, prefix, files, size, go):
     wanted, start = (int(files), int(size)), time.monotonic()
     while time.monotonic() - start < PATIENCE:
+        if not os.path.exists(go):
+            time.sleep(0.005)
+            continue
         sizes = [blob.size for blob in container.list_blobs(name_starts_with=prefix) if not (blob.metadata or {}).get("hdi_isfolder")
                  and not blob.name.endswith("/")]
         if (len([size for size in sizes if size > 0]), sum(sizes)) == wanted:
+            print(time.time_ns() // 1000)
             return
-        time.sleep(0.05)
+        time.sleep(0.02)
     sys.exit(f"{prefix}: not {wanted} after {PATIENCE} s")
+
+
+def version(container, name):
+    print(container.get_blob_client(name).get_blob_properties().etag)
+
+
+def changed(container, name, etag):
+    start, blob = time.monotonic(), container.get_blob_client(name)
+    while blob.get_blob_properties().etag == etag:
+        if time.monotonic() - start >= PATIENCE:
+            sys.exit(f"{name}: not changed after {PATIENCE} s")
+        time.sleep(0.005)
+    print(time.time_ns() // 1000)
 
 
 def same(container, name, file):
@@ -66,7 +86,8 @@ def main():
     client = ContainerClient(url, container, credential={"account_name": "devstoreaccount1", "account_key": KEY})
     if not client.exists():
         client.create_container()
-    {"fill": fill, "big": big, "tree": tree, "wait": wait, "same": same}[command](client, *words)
+    commands = {"fill": fill, "big": big, "tree": tree, "wait": wait, "version": version, "changed": changed, "same": same}
+    commands[command](client, *words)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ ROWS = {
     "small": ("2,000 files of 4 KiB, until in the store", "s", False),
     "list": ("`ls -lR` of 5,000 files, cold", "s", False),
     "status": ("`git status` of 5,000 files, cold", "s", False),
-    "change": ("4 KiB change in a file of 256 MiB, with fsync", "s", False),
+    "change": ("4 KiB change in a file of 256 MiB, until in the store", "s", False),
     "change_sent": ("bytes sent for it", "KiB", False),
     "random": ("random reads of 4 KiB, cold", "1/s", True),
     "rename": ("rename of a directory with 1,000 files", "s", False),

@@ -17,8 +17,8 @@ use crate::store::{BlobStore, ContainerName, ListQuery, Metadata, PublicAccess, 
 
 /// How long the service may take to answer at all before the mount is given up.
 const FIRST_ANSWER: Duration = Duration::from_secs(20);
-/// How long giving back what an earlier mount left may keep a mount from starting.
-const OLD_LEASES: Duration = Duration::from_secs(5);
+/// How long what an earlier mount left may keep a mount from starting.
+const LEFTOVERS: Duration = Duration::from_secs(5);
 /// Longest readable part of the name of a mirror's directory.
 const SLUG_MAX: usize = 100;
 
@@ -80,9 +80,10 @@ impl RemotePlan {
         let attr_ttl = options.attr_ttl;
         let mirror =
             Mirror::open(store, home, service, place, options).await.map_err(|e| failed(e.to_string()))?;
-        if !mirror.old_leases_settled(OLD_LEASES).await {
+        if !mirror.leftovers_settled(LEFTOVERS).await {
             tracing::warn!(
-                "leases of an earlier mount are not given back yet; their files cannot be written so long"
+                "leases or renames of an earlier mount are not dealt with yet; until then some files cannot be \
+                 written, or have their old names"
             );
         }
         Ok(Connected { mirror, attr_ttl, note })

@@ -66,9 +66,8 @@ impl Engine {
         if before.access.contains(Access::DELETE) || !claim.access.contains(Access::DELETE) {
             return Ok(());
         }
-        let _tree = self.guards.tree().await;
         match self.guard_name(ino).await? {
-            Some(Guarded { at, .. }) => self.beside_leases(&self.local()?.find(&at)?).map(drop),
+            Some(guarded) => self.beside_leases(&self.local()?.find(&guarded.at)?).map(drop),
             None => Ok(()),
         }
     }
@@ -92,7 +91,6 @@ impl Engine {
             return Err(FsError::NotPermitted("the open has no delete access"));
         }
         let ino = handle.file.ino();
-        let _tree = self.guards.tree().await;
         let guarded = self.guard_name(ino).await?;
         let Some(Guarded { at, parent, segment, .. }) = &guarded else {
             return Err(FsError::Invalid("the file has no name any more"));

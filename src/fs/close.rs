@@ -65,12 +65,7 @@ impl Engine {
             }
         }
         crash_point("release_after_commit");
-        let last_in_place =
-            self.upstream().is_some() && handle.file.is_last_open() && handle.file.is_in_place();
         self.detach(Arc::clone(&handle.file), &handle.permit).await;
-        if last_in_place {
-            self.settle_in_place(ino).await;
-        }
         if handle.has_lease() {
             handle.set_lease(None);
             self.settle_lease(ino).await;
@@ -115,6 +110,9 @@ impl Engine {
     /// Gives up one use; the last one takes the file out of the table.
     async fn drop_use(&self, file: &Arc<OpenFile>, tidying: Tidying) {
         let last = self.drop_file(file);
+        if last {
+            self.settle_in_place(file).await;
+        }
         self.nodes.unhold(file.ino());
         let Some(bytes) = file.in_pieces().filter(|_| last) else { return };
         match tidying {
@@ -189,7 +187,6 @@ impl Engine {
 
     /// Takes away a pending file whose last open is closed.
     pub(super) async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
-        let _tree = self.guards.tree().await;
         if let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? {
             let found = self.local()?.find(at)?;
             self.delete_blob(at, &found).await?;
@@ -233,7 +230,6 @@ impl Engine {
 
     /// Where the blob of a file is.
     async fn at_now(&self, ino: Ino) -> Option<BlobPath> {
-        let _tree = self.guards.tree().await;
         self.guard_name(ino).await.ok().flatten().map(|guarded| guarded.at)
     }
 

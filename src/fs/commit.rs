@@ -8,6 +8,7 @@ use crate::store::{BlobPath, BlobProperties, NewContent, Preconditions, Progress
 
 use super::Engine;
 use super::attributes::Attributes;
+use super::descriptors;
 use super::error::{FsError, Result};
 use super::file::{CommitInfo, Fenced, OpenFile};
 use super::handles::HandleId;
@@ -23,6 +24,22 @@ impl Engine {
         self.drop_range_key(handle.file.ino(), key).await;
         handle.note_flushed();
         done
+    }
+
+    /// The same for a descriptor that `thread` closes. An empty file elsewhere is left to the close of a copy of that
+    /// descriptor, if its process has one: that brings the content.
+    pub async fn flush_by(&self, handle: HandleId, key: u64, thread: u32) -> Result<()> {
+        let open = self.handles.peek(handle)?;
+        if self.upstream().is_none() || !open.commits() || !open.file.is_empty()? {
+            return self.flush(handle, key).await;
+        }
+        let place = self.nodes.place(open.file.ino());
+        let left = place.is_some_and(|(_, name)| descriptors::are_left(thread, open.file.ino(), &name));
+        if !left {
+            return self.flush(handle, key).await;
+        }
+        self.drop_range_key(open.file.ino(), key).await;
+        Ok(())
     }
 
     /// Commits and makes it survive a power loss.
@@ -81,10 +98,9 @@ impl Engine {
             if fenced.is_some() {
                 self.bring_all(file).await;
             }
-            let _tree = self.guards.tree().await;
             let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
             if let Some(why) = fenced {
-                return Err(self.set_aside(file, guarded, why).await);
+                return Err(self.set_aside(file, guarded, why));
             }
             // While this waited for the guards, a renewal may have found the lease lost and kept the content beside:
             // then nothing is left to commit, and whoever waits for it must not hear that it went well.
@@ -107,7 +123,7 @@ impl Engine {
             }
             why = Fenced::LeaseLost;
         }
-        Err(self.set_aside(file, guarded, why).await)
+        Err(self.set_aside(file, guarded, why))
     }
 
     fn commit_at(&self, file: &OpenFile, at: &BlobPath) -> Result<()> {
@@ -126,10 +142,12 @@ impl Engine {
         let changing = self.will_commit(&at.name, file)?;
         let info = Committing { engine: self, ino: file.ino(), blob, shown };
         let committed = file.commit(local, at, &info);
+        let noted = self.note_in_place(&at.name, file);
         drop(changing);
         // Not earlier: who pushes beside this must not take it for pushed.
         file.note_unpushed();
         let page_cache_agrees = committed?;
+        noted?;
         if let Some(maker) = file.take_maker() {
             self.habits.note(maker, file.is_small());
         }

@@ -24,14 +24,15 @@ const SAME_SECOND_MAX: usize = 1000;
 
 impl Engine {
     /// Keeps the content of `file`, if there is any that is not kept yet, and says what its writers are told.
-    pub(super) async fn set_aside(&self, file: &OpenFile, guarded: &Guarded<'_>, why: Fenced) -> FsError {
+    pub(super) fn set_aside(&self, file: &OpenFile, guarded: &Guarded<'_>, why: Fenced) -> FsError {
         file.fence_off(why);
         // What the kernel has cached of it is nobody's version.
         self.nodes.set_cached(file.ino(), None);
         let why = file.fenced().unwrap_or(why);
         match self.save_aside(file, guarded, why) {
             Ok(false) => {}
-            Ok(true) => self.touch_directory(guarded.parent).await,
+            // Written later, if it is time for that: not by the holder of a guard.
+            Ok(true) => drop(self.directory_times.touch(guarded.parent, now())),
             Err(error) => {
                 tracing::error!(ino = file.ino().0, at = %guarded.at, %error, "content could not be kept beside");
                 return error;
@@ -118,9 +119,8 @@ impl Engine {
     pub(super) async fn rescue(&self, file: &Arc<OpenFile>) {
         self.bring_all(file).await;
         {
-            let _tree = self.guards.tree().await;
             if let Ok(Some(guarded)) = self.guard_name(file.ino()).await {
-                drop(self.set_aside(file, &guarded, Fenced::Failed).await);
+                drop(self.set_aside(file, &guarded, Fenced::Failed));
             }
         }
         self.push_aside(file).await;

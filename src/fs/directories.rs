@@ -40,6 +40,8 @@ pub struct DirectoryEntry {
     found: Found,
     /// The count of changes when it was fetched.
     fetched_at: u64,
+    /// Somebody was just changing what the name leads to when it was handed out.
+    moving: bool,
 }
 
 impl DirectoryEntry {
@@ -118,7 +120,11 @@ impl Engine {
         let stream = &directory.stream;
         self.seek(stream, position).await?;
         loop {
-            if self.hand_out(stream, &mut take)? || !self.fill(stream).await? {
+            let full = {
+                let (_path, moving) = self.guards.paths.rely_to_list(&self.nodes, directory.ino).await;
+                self.hand_out(stream, &moving, &mut take)?
+            };
+            if full || !self.fill(stream).await? {
                 return Ok(());
             }
         }
@@ -137,9 +143,14 @@ impl Engine {
         self.stat_found(ino, &found)
     }
 
-    /// Notes that the kernel learned the number of an entry.
-    pub fn remember_entry(&self, parent: Ino, entry: &DirectoryEntry) {
+    /// Notes that the kernel is going to learn the number of an entry that was just read. Says no if it must not: it
+    /// is being moved, and nobody knows its number yet, so that a wrong place would be noted.
+    pub fn remember_entry(&self, parent: Ino, entry: &DirectoryEntry) -> bool {
+        if entry.moving {
+            return self.nodes.remember_again(entry.ino);
+        }
         self.nodes.remember(entry.ino, parent, &entry.segment);
+        true
     }
 
     /// The directory above, for `..`.
@@ -186,7 +197,7 @@ impl Engine {
             if marker.is_none() {
                 self.refresh_entries(ino).await?;
             }
-            let _tree = self.guards.tree().await;
+            let _path = self.path_stays(ino).await;
             let prefix = match self.nodes.blob_name(ino) {
                 Ok(Some(name)) => format!("{}/", name.as_str()),
                 Ok(None) => String::new(),
@@ -214,21 +225,28 @@ impl Engine {
     }
 
     /// Hands out what was handed out before and is still there, then what is buffered; says whether the taker is full.
+    /// What the names in `moving` lead to is just being changed.
     fn hand_out(
         &self,
         stream: &Mutex<DirectoryStream>,
+        moving: &[Segment],
         take: &mut (impl FnMut(u64, &DirectoryEntry) -> bool + Send),
     ) -> Result<bool> {
         let mut stream = stream.lock();
         while let Some(segment) = stream.passed() {
+            let is_moving = moving.contains(segment);
             let again = self.entry_again(stream.ino, segment)?;
+            let again = again.map(|entry| DirectoryEntry { moving: is_moving, ..entry });
             if again.is_some_and(|entry| !take(stream.position + 1, &entry)) {
                 return Ok(true);
             }
             stream.position += 1;
         }
-        while let Some(entry) = stream.buffer.front() {
-            if !take(stream.position + 1, entry) {
+        let mut position = stream.position;
+        while let Some(entry) = stream.buffer.front_mut() {
+            position += 1;
+            entry.moving = moving.contains(&entry.segment);
+            if !take(position, entry) {
                 return Ok(true);
             }
             stream.pass();
@@ -251,7 +269,7 @@ impl Engine {
             Some(blob) => Attributes::of_blob(blob, self.config.owner).kind,
             None => Kind::Directory,
         };
-        Ok(Some(DirectoryEntry { segment: segment.clone(), ino, kind, found, fetched_at }))
+        Ok(Some(DirectoryEntry { segment: segment.clone(), ino, kind, found, fetched_at, moving: false }))
     }
 
     pub(super) fn entries(
@@ -300,6 +318,7 @@ impl Engine {
             kind,
             found: Found { blob: Some(properties), prefix: None },
             fetched_at: 0,
+            moving: false,
         })
     }
 
@@ -314,6 +333,7 @@ impl Engine {
             return Ok(None);
         }
         let (segment, ino) = (Segment::from_stored(segment), Ino::of(id));
-        Ok(Some(DirectoryEntry { segment, ino, kind: Kind::Directory, found, fetched_at: 0 }))
+        let kind = Kind::Directory;
+        Ok(Some(DirectoryEntry { segment, ino, kind, found, fetched_at: 0, moving: false }))
     }
 }

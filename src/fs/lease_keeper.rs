@@ -399,8 +399,8 @@ impl LeaseKeeper {
                 let leases = self.leases.lock();
                 let living =
                     || leases.iter().filter(|(_, kept)| kept.state == Keeping::Held || kept.uses == 0);
-                let is_due = |kept: &Kept| kept.uses == 0 || kept.next <= now;
-                let due: Vec<Ino> = living().filter(|(_, kept)| is_due(kept)).map(|(ino, _)| *ino).collect();
+                let due = living().filter(|(_, kept)| kept.next <= now).map(|(ino, _)| *ino);
+                let due: Vec<Ino> = due.collect();
                 (due, living().map(|(_, kept)| kept.next).min())
             };
             if !due.is_empty() {
@@ -410,6 +410,13 @@ impl LeaseKeeper {
                 Some(next) => drop(timeout_at(next, changed).await),
                 None => changed.await,
             }
+        }
+    }
+
+    /// It cannot be looked after now: soon again.
+    pub fn put_off(&self, ino: Ino) {
+        if let Some(kept) = self.leases.lock().get_mut(&ino) {
+            kept.next = Instant::now() + self.pace(ino, kept.id) / 4;
         }
     }
 
@@ -472,6 +479,7 @@ impl Drop for LeaseHold {
         if let Some(kept) = leases.get_mut(&self.ino).filter(|kept| kept.epoch == self.epoch) {
             kept.uses = kept.uses.saturating_sub(1);
             if kept.uses == 0 {
+                kept.next = Instant::now();
                 self.keeper.changed.notify_one();
             }
         }

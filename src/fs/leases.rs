@@ -32,7 +32,9 @@ impl LeaseTask {
             loop {
                 let due = keeper.due().await;
                 let Some(engine) = engine.upgrade() else { return };
-                stream::iter(due).for_each_concurrent(RENEWALS_AT_ONCE, |ino| engine.tend_lease(ino)).await;
+                stream::iter(due)
+                    .for_each_concurrent(RENEWALS_AT_ONCE, |ino| engine.tend_due_lease(ino))
+                    .await;
             }
         });
         Self(task.abort_handle())
@@ -53,7 +55,6 @@ impl Engine {
         if let Some(file) = self.open_file(ino) {
             self.push_file(&file).await?;
         }
-        let _tree = self.guards.tree().await;
         match &self.guard_name(ino).await? {
             Some(Guarded { at, .. }) => {
                 self.leases.acquire(ino, &self.lease_place(at)?, now()).await.map(Some)
@@ -142,10 +143,22 @@ impl Engine {
         Preconditions { lease, ..version }
     }
 
+    /// Looks after a lease whose time has come. One whose directory is just being moved must not keep the others
+    /// waiting: whoever moves it takes the lease along.
+    async fn tend_due_lease(&self, ino: Ino) {
+        match self.try_guard_name(ino).await {
+            Some(guarded) => self.tend_guarded(ino, guarded).await,
+            None => self.leases.put_off(ino),
+        }
+    }
+
     /// Renews a lease, or gives it back.
     async fn tend_lease(&self, ino: Ino) {
-        let _tree = self.guards.tree().await;
-        let Ok(Some(guarded)) = self.guard_name(ino).await else {
+        self.tend_guarded(ino, self.guard_name(ino).await).await;
+    }
+
+    async fn tend_guarded(&self, ino: Ino, guarded: Result<Option<Guarded<'_>>>) {
+        let Ok(Some(guarded)) = guarded else {
             // The lease went with the blob.
             return self.leases.forget(ino);
         };
@@ -162,16 +175,16 @@ impl Engine {
             Renewal::Unknown => {
                 tracing::warn!(ino = ino.0, at = %guarded.at, "a lease could not be renewed yet");
             }
-            Renewal::Lost => self.lease_lost(ino, &guarded).await,
+            Renewal::Lost => self.lease_lost(ino, &guarded),
         }
     }
 
     /// Stops the writes to a file whose lease is gone, and keeps what was written.
-    pub(super) async fn lease_lost(&self, ino: Ino, guarded: &Guarded<'_>) {
+    pub(super) fn lease_lost(&self, ino: Ino, guarded: &Guarded<'_>) {
         tracing::warn!(ino = ino.0, at = %guarded.at, "the lease was lost; writes to the file fail from now on");
         if let Some(file) = self.open_file(ino) {
             // Whoever writes learns it from the next call; here it is enough that nothing is lost.
-            drop(self.set_aside(&file, guarded, Fenced::LeaseLost).await);
+            drop(self.set_aside(&file, guarded, Fenced::LeaseLost));
         }
     }
 
@@ -237,7 +250,6 @@ impl Engine {
     pub async fn revalidate(&self, ino: Ino) -> Result<bool> {
         let Some(file) = self.open_file(ino) else { return Ok(false) };
         let ready = self.make_ready(ino, false, Need::Read).await?;
-        let _tree = self.guards.tree().await;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else { return Ok(false) };
         let store = self.local()?;
         let blob = store.find(at)?.blob.ok_or(FsError::Stale)?;

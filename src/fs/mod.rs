@@ -25,6 +25,7 @@ mod commit;
 mod conflicts;
 pub mod content;
 mod data;
+mod descriptors;
 mod directories;
 mod directory_times;
 mod early;

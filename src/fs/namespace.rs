@@ -74,7 +74,7 @@ impl Engine {
     pub async fn lookup(&self, parent: Ino, segment: &Segment) -> Result<Stat> {
         self.not_pending(parent, segment).await?;
         self.refresh_child(parent, segment).await?;
-        let _tree = self.guards.tree().await;
+        let _entry = self.entry_stays(parent, segment).await;
         let (ino, found) = self.find_child(parent, segment)?;
         let stat = self.stat_found(ino, &found)?;
         self.nodes.remember(ino, parent, segment);
@@ -86,7 +86,8 @@ impl Engine {
         self.nodes.forget(ino, count);
     }
 
-    /// What is under that name; hidden names are not found.
+    /// What is under that name; hidden names are not found. For holders of a guard of that name, if only that it stays:
+    /// a directory that is being moved is in two places for a moment.
     pub(super) fn find_child(&self, parent: Ino, segment: &Segment) -> Result<(Ino, Found)> {
         if is_reserved(parent, segment) {
             return Err(FsError::NotFound);
@@ -169,8 +170,7 @@ impl Engine {
     ) -> Result<Stat> {
         self.may_create(parent, segment).await?;
         let (stat, name) = {
-            let _tree = self.guards.tree().await;
-            let _name = self.guards.name(parent, segment).await;
+            let _entry = self.guard_entry(parent, segment).await;
             let Spot { at, inherit } = self.free_name(parent, segment).await?;
             let attributes = inherit.apply(attributes);
             if self.local()?.find(&at)?.prefix.is_some() {
@@ -196,7 +196,7 @@ impl Engine {
     /// The target of a symbolic link.
     pub async fn read_link(&self, ino: Ino) -> Result<Bytes> {
         self.bring_whole(ino).await?;
-        let _tree = self.guards.tree().await;
+        let _path = self.path_stays(ino).await;
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::Invalid("not a symbolic link"))?;
         let always = Preconditions::default();
         let blob = self.store.get_blob(&self.at(name), None, None, &always).await?;
@@ -211,7 +211,7 @@ impl Engine {
         self.not_pending(parent, segment).await?;
         self.refresh_child(parent, segment).await?;
         let ino = {
-            let _tree = self.guards.tree().await;
+            let _entry = self.entry_stays(parent, segment).await;
             let (ino, found) = self.find_child(parent, segment)?;
             if self.stat_found(ino, &found)?.attributes.kind == Kind::Directory {
                 return Err(FsError::IsADirectory);
@@ -226,8 +226,7 @@ impl Engine {
     }
 
     async fn carry_out(&self, parent: Ino, segment: &Segment, ino: Ino, removal: Removal) -> Result<()> {
-        let _tree = self.guards.tree().await;
-        let _name = self.guards.name(parent, segment).await;
+        let _entry = self.guard_entry(parent, segment).await;
         let found = match self.find_child(parent, segment) {
             Ok((now_there, found)) if now_there == ino => found,
             // The last close came first and took it away.
@@ -299,7 +298,7 @@ impl Engine {
         let made = self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await;
         drop(changing);
         match made {
-            Ok(made) => self.push_marker(Ino::of(made.id), &parent.name).await,
+            Ok(_) => self.push_marker(&parent.name).await,
             Err(StoreError::BlobExists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -309,7 +308,7 @@ impl Engine {
     pub async fn remove_directory(&self, parent: Ino, segment: &Segment) -> Result<()> {
         self.refresh_child(parent, segment).await?;
         let ino = {
-            let _tree = self.guards.tree().await;
+            let _entry = self.entry_stays(parent, segment).await;
             self.find_child(parent, segment)?.0
         };
         self.refresh_entries(ino).await?;
@@ -320,8 +319,8 @@ impl Engine {
         // Whoever claimed the directory must share delete. Directories are never delete pending.
         let removal = self.gate.replace(ino).await?;
         {
-            // A create below would race with the check, so nobody else uses a path now.
-            let _tree = self.guards.whole_tree().await;
+            // A create below would race with the check, so nobody else uses a path inside now.
+            let _move = self.guard_move(&[ino], &[(parent, segment)]).await;
             let (now_there, found) = self.find_child(parent, segment)?;
             if now_there != ino {
                 return Err(FsError::Stale);

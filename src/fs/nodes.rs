@@ -68,6 +68,11 @@ impl Nodes {
         table.nodes.get_or_insert(ino, parent, segment).learned();
     }
 
+    /// [`remember`](Self::remember) for a number that is in the table already, wherever it is; says whether it is.
+    pub fn remember_again(&self, ino: Ino) -> bool {
+        self.table.write().nodes.get_mut(ino).map(Node::learned).is_some()
+    }
+
     /// Notes that the kernel forgot `count` of its references to `ino`.
     pub fn forget(&self, ino: Ino, count: u64) {
         let mut table = self.table.write();
@@ -186,6 +191,21 @@ impl Nodes {
         }
     }
 
+    /// The same of the way that the path of `ino` takes. What has no name has no path.
+    pub fn leads_through(&self, ino: Ino, ancestor: Ino) -> bool {
+        let table = self.table.read();
+        let mut at = ino;
+        loop {
+            if at == ancestor {
+                return true;
+            }
+            match table.named(at) {
+                Some(node) => at = node.parent,
+                None => return false,
+            }
+        }
+    }
+
     /// The version that the kernel's page cache may hold of `ino`.
     pub fn cached(&self, ino: Ino) -> Option<ETag> {
         self.table.read().nodes.get(ino).and_then(Node::cached)
@@ -259,7 +279,9 @@ mod tests {
     fn what_lost_its_name_has_no_path() {
         let nodes = Nodes::default();
         nodes.remember(Ino(2), ROOT, &segment("a"));
+        assert!(nodes.leads_through(Ino(2), ROOT));
         nodes.unnamed(Ino(2), None);
+        assert!(nodes.is_within(Ino(2), ROOT) && !nodes.leads_through(Ino(2), ROOT));
         assert!(matches!(nodes.blob_name(Ino(2)), Err(FsError::NotFound)));
         assert!(nodes.is_nameless(Ino(2)));
     }

@@ -143,8 +143,7 @@ impl Engine {
     ) -> Result<Created> {
         self.may_create(parent, segment).await?;
         let share = self.share_mode_in(parent, segment, request.access()).await?;
-        let _tree = self.guards.tree().await;
-        let _name = self.guards.name(parent, segment).await;
+        let _entry = self.guard_entry(parent, segment).await;
         let Spot { at, inherit } = self.free_name(parent, segment).await?;
         let found = self.local()?.find(&at)?;
         if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
@@ -261,7 +260,6 @@ impl Engine {
         ready: Option<&Ready>,
         need: Need,
     ) -> Result<Attached> {
-        let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else {
             // Without a name it can only be opened again while it is open; else the path leads elsewhere by now.

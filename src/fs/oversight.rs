@@ -79,8 +79,7 @@ impl Engine {
 
     /// Takes delete pending back: for the owner of the file and for root.
     pub async fn undelete(&self, parent: Ino, segment: &Segment, caller: Caller) -> Result<()> {
-        let _tree = self.guards.tree().await;
-        let _name = self.guards.name(parent, segment).await;
+        let _entry = self.guard_entry(parent, segment).await;
         let ino = self.pending.get(parent, segment).ok_or(FsError::NotFound)?;
         let owner = self.stat_now(ino).await?.attributes.uid;
         if caller.uid != 0 && caller.uid != owner {

@@ -124,10 +124,11 @@ impl Engine {
     }
 
     /// Notes in the marks that `from` and all below it is going to be at `to`, so that a crash right after the move
-    /// does not bring back what was removed. For holders of the whole tree.
+    /// does not bring back what was removed. For whoever moves it.
     pub(super) async fn announce_move(&self, from: &BlobPath, to: &BlobPath) -> Result<()> {
         for ino in self.pending.all() {
-            let Some(name) = self.nodes.blob_name(ino)? else { continue };
+            // What is elsewhere may lose its name at any moment.
+            let Ok(Some(name)) = self.nodes.blob_name(ino) else { continue };
             let below = name.as_str().strip_prefix(from.name.as_str()).filter(|rest| rest.starts_with('/'));
             if let Some(below) = below {
                 let moved = BlobName::new(format!("{}{below}", to.name)).map_err(|_| FsError::NameTooLong)?;
@@ -137,7 +138,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the marks again after a directory above some of them was renamed.
+    /// Writes the marks again after a directory above some of them was renamed. For whoever moved it.
     pub(super) async fn rewrite_marks(&self, directory: Ino) -> Result<()> {
         for ino in self.pending.all() {
             if self.nodes.is_within(ino, directory)
@@ -178,11 +179,17 @@ impl Engine {
             let at = self.at(name.clone());
             let found = self.local()?.find(&at)?;
             if found.blob.as_ref().is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
-                if let Some(upstream) = self.upstream() {
-                    // A rename that died with the engine may have moved it there, and not here.
-                    upstream.remove_moved(name, &names).await?;
-                }
-                match self.delete_blob(&at, &found).await {
+                let deleted = match self.upstream() {
+                    // A rename that died with the engine may have moved it there, and not here: what is there under
+                    // its name is another's then.
+                    Some(upstream) => {
+                        let _settling = upstream.remove_moved(name, &names).await?;
+                        let deleted = self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await;
+                        deleted.map_err(FsError::from)
+                    }
+                    None => self.delete_blob(&at, &found).await,
+                };
+                match deleted {
                     // The mirror, which finishes what it had begun at the same time, was faster.
                     Ok(()) | Err(FsError::NotFound) => {}
                     Err(error) => return Err(error),

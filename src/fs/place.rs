@@ -1,4 +1,4 @@
-//! Where a file's blob is, for as long as it has to stay there.
+//! Where a file's blob is, for as long as it has to stay there: the guards of paths and names, in their order.
 
 use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, Changed, Changing};
@@ -7,7 +7,8 @@ use super::attributes::Attributes;
 use super::commit::Committing;
 use super::error::{FsError, Result};
 use super::file::{OpenFile, Place};
-use super::guards::NameGuard;
+use super::guards::paths::{Name, PathGuard, Reliance};
+use super::guards::{MoveGuard, NameGuard};
 use super::names::Segment;
 use super::nodes::Ino;
 use super::{Engine, now};
@@ -19,14 +20,65 @@ pub(super) struct Guarded<'a> {
     pub(super) parent: Ino,
     pub(super) segment: Segment,
     _name: NameGuard<'a>,
+    _path: PathGuard<'a>,
+}
+
+/// One or two names, whatever they lead to, that only the holder changes.
+#[derive(Debug)]
+pub(super) struct EntryGuard<'a> {
+    _name: NameGuard<'a>,
+    _path: PathGuard<'a>,
 }
 
 impl Engine {
-    /// Guards the name that `ino` has; nothing if it has none. For holders of the tree guard.
-    ///
+    /// No directory above `ino`, nor itself if it is one, is moved while this is held. Like all guards here, it is for
+    /// callers that have none of a path or name yet.
+    pub(super) async fn path_stays(&self, ino: Ino) -> PathGuard<'_> {
+        self.guards.paths.rely(&self.nodes, Reliance::path(ino)).await
+    }
+
+    /// The same for the directory `parent`; nor is a directory of that name in it.
+    pub(super) async fn entry_stays(&self, parent: Ino, segment: &Segment) -> PathGuard<'_> {
+        self.guards.paths.rely(&self.nodes, Reliance::entry((parent, segment))).await
+    }
+
+    /// The same for two names.
+    pub(super) async fn entries_stay(&self, one: Name<'_>, other: Name<'_>) -> PathGuard<'_> {
+        self.guards.paths.rely(&self.nodes, Reliance::entries(one, other)).await
+    }
+
+    /// Guards a name in a directory.
+    pub(super) async fn guard_entry(&self, parent: Ino, segment: &Segment) -> EntryGuard<'_> {
+        let path = self.entry_stays(parent, segment).await;
+        EntryGuard { _name: self.guards.name(parent, segment).await, _path: path }
+    }
+
+    /// Guards two names.
+    pub(super) async fn guard_entries(&self, one: Name<'_>, other: Name<'_>) -> EntryGuard<'_> {
+        let path = self.entries_stay(one, other).await;
+        EntryGuard { _name: self.guards.names(one, other).await, _path: path }
+    }
+
+    /// Nobody else uses a path inside `subjects`, or one of `names`, while this is held.
+    pub(super) async fn guard_move(&self, subjects: &[Ino], names: &[Name<'_>]) -> MoveGuard<'_> {
+        self.guards.moving(&self.nodes, subjects, names).await
+    }
+
+    /// Guards the name that `ino` has; nothing if it has none.
+    pub(super) async fn guard_name(&self, ino: Ino) -> Result<Option<Guarded<'_>>> {
+        let path = self.path_stays(ino).await;
+        self.guard_name_on(path, ino).await
+    }
+
+    /// The same for somebody who does not wait while a directory above is moved.
+    pub(super) async fn try_guard_name(&self, ino: Ino) -> Option<Result<Option<Guarded<'_>>>> {
+        let path = self.guards.paths.try_rely(&self.nodes, Reliance::path(ino))?;
+        Some(self.guard_name_on(path, ino).await)
+    }
+
     /// The name may change while the guard is waited for, so it is looked at again afterwards. Whoever acts on a
     /// file's name without this may act on another file.
-    pub(super) async fn guard_name(&self, ino: Ino) -> Result<Option<Guarded<'_>>> {
+    async fn guard_name_on<'a>(&'a self, path: PathGuard<'a>, ino: Ino) -> Result<Option<Guarded<'a>>> {
         loop {
             let Some((parent, segment)) = self.nodes.place(ino) else {
                 return Ok(None);
@@ -34,7 +86,7 @@ impl Engine {
             let name = self.guards.name(parent, &segment).await;
             if self.nodes.place(ino).is_some_and(|now| now == (parent, segment.clone())) {
                 let at = self.at(self.nodes.child_name(parent, &segment)?);
-                return Ok(Some(Guarded { at, parent, segment, _name: name }));
+                return Ok(Some(Guarded { at, parent, segment, _name: name, _path: path }));
             }
         }
     }
@@ -71,7 +123,6 @@ impl Engine {
         action: &mut impl FnMut(Place<'_>) -> Result<T>,
     ) -> Result<T> {
         let ino = file.ino();
-        let _tree = self.guards.tree().await;
         let store = self.local()?;
         let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
             return action(Place { store, at: None, info: None, mtime: now(), now: now() });

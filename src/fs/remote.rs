@@ -113,13 +113,23 @@ impl Engine {
         if parent == ROOT && segment.as_str() == RESERVED {
             return Ok(());
         }
-        Ok(upstream.refresh_name(&self.nodes.child_name(parent, segment)?).await?)
+        let name = {
+            let _entry = self.entry_stays(parent, segment).await;
+            self.nodes.child_name(parent, segment)?
+        };
+        Ok(upstream.refresh_name(&name).await?)
+    }
+
+    /// The name that `ino` has at the service, when its directory is not being moved there. For callers without guards.
+    async fn name_there(&self, ino: Ino) -> Result<Option<BlobName>> {
+        let _path = self.path_stays(ino).await;
+        self.nodes.blob_name(ino)
     }
 
     /// The same for a number. What has no name needs nothing.
     pub(super) async fn refresh_node(&self, ino: Ino) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
-        match self.nodes.blob_name(ino) {
+        match self.name_there(ino).await {
             Ok(Some(name)) => Ok(upstream.refresh_name(&name).await?),
             Ok(None) | Err(_) => Ok(()),
         }
@@ -128,7 +138,7 @@ impl Engine {
     /// Brings the names in a directory up to date.
     pub(super) async fn refresh_entries(&self, directory: Ino) -> Result<()> {
         let Some(upstream) = self.upstream() else { return Ok(()) };
-        match self.nodes.blob_name(directory) {
+        match self.name_there(directory).await {
             Ok(name) => Ok(upstream.refresh_directory(name.as_ref()).await?),
             // Removed while it is open: nothing is in it.
             Err(FsError::NotFound) => Ok(()),
@@ -140,7 +150,7 @@ impl Engine {
     /// refuses writers.
     pub(super) async fn make_ready(&self, ino: Ino, writes: bool, need: Need) -> Result<Option<Ready>> {
         let Some(upstream) = self.upstream() else { return Ok(None) };
-        let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(None) };
+        let Ok(Some(name)) = self.name_there(ino).await else { return Ok(None) };
         let Standing { leased, .. } = upstream.revalidate(&name).await?;
         if leased && writes && self.is_strangers_lease(&**upstream, ino, &name).await? {
             return Err(FsError::Leased("held at the service".to_owned()));
@@ -168,7 +178,6 @@ impl Engine {
             return Ok(false);
         }
         // Who takes the lease, or gives it back, holds the guard of the name: under it the answer is certain.
-        let _tree = self.guards.tree().await;
         let _name = self.guard_name(ino).await?;
         Ok(self.leases.id(ino).is_none() && upstream.revalidate(name).await?.leased)
     }
@@ -210,7 +219,7 @@ impl Engine {
     /// Asks anew how to bring bytes of the version that is open. [`FsError::Stale`] if the service has another one.
     async fn renew_fetch(&self, file: &OpenFile) -> Result<Option<Arc<dyn Fetch>>> {
         let Some(upstream) = self.upstream() else { return Ok(None) };
-        let name = self.nodes.blob_name(file.ino())?.ok_or(FsError::Stale)?;
+        let name = self.name_there(file.ino()).await?.ok_or(FsError::Stale)?;
         let ready = upstream.content(&name).await?;
         if ready.version != file.base().etag {
             return Err(FsError::Stale);
@@ -236,6 +245,15 @@ impl Engine {
         Ok(upstream.will_change(name, what)?)
     }
 
+    /// Notes what a commit under this name has made of an open file, before its announcement ends: what is written in
+    /// place from now on shows in the mirror before the next commit.
+    pub(super) fn note_in_place(&self, name: &BlobName, file: &OpenFile) -> Result<()> {
+        match self.upstream() {
+            Some(upstream) if file.is_in_place() => Ok(upstream.in_place(name)?),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// How the service protects a change of `ino`.
     pub(super) fn push_fence(&self, ino: Ino) -> Fence {
         let shown = || self.open_file(ino)?.shown();
@@ -258,7 +276,6 @@ impl Engine {
 
     /// The lease for a push, when nobody is just taking it or giving it back: whoever does holds the guard of the name.
     async fn settled_lease(&self, ino: Ino) -> Option<LeaseId> {
-        let _tree = self.guards.tree().await;
         let _name = self.guard_name(ino).await;
         self.push_fence(ino).lease
     }
@@ -282,10 +299,6 @@ impl Engine {
                 Ok(()) => {
                     pushes += 1;
                     file.note_pushed(count);
-                    if file.is_in_place() {
-                        // What is written from now on shows in the mirror before the next commit.
-                        drop(upstream.will_change(&name, Changed::Everything)?);
-                    }
                     if file.fetch().is_some()
                         && let Err(error) = self.renew_fetch(file).await
                     {
@@ -298,11 +311,21 @@ impl Engine {
         Ok(())
     }
 
-    /// A file that was written in place is closed: nothing changes it without a commit any more.
-    pub(super) async fn settle_in_place(&self, ino: Ino) {
-        if let (Some(upstream), Ok(Some(name))) = (self.upstream(), self.nodes.blob_name(ino))
-            && let Err(error) = self.push_fenced(&**upstream, ino, &name).await
-        {
+    /// After the last close of a file: if it was written in place, nothing changes it without a commit any more.
+    pub(super) async fn settle_in_place(&self, file: &OpenFile) {
+        let Some(upstream) = self.upstream().filter(|_| file.is_in_place()) else { return };
+        let ino = file.ino();
+        let name = {
+            let Ok(Some(guarded)) = self.guard_name(ino).await else { return };
+            let again = self.open_file(ino).is_some_and(|file| file.is_in_place());
+            if again || self.gate.is_delete_pending(ino) {
+                // Whoever opened it again closes it, too; and what is going away is not pushed.
+                return;
+            }
+            upstream.at_rest(&guarded.at.name);
+            guarded.at.name.clone()
+        };
+        if let Err(error) = self.push_fenced(&**upstream, ino, &name).await {
             tracing::debug!(%name, %error, "to be pushed again");
         }
     }
@@ -326,10 +349,9 @@ impl Engine {
         }
         self.bring_all(file).await;
         let (refusal, version) = {
-            let _tree = self.guards.tree().await;
             let Some(guarded) = self.guard_name(ino).await? else { return Ok(()) };
             file.must_be_saved();
-            (self.set_aside(file, &guarded, why).await, file.base().etag)
+            (self.set_aside(file, &guarded, why), file.base().etag)
         };
         file.note_pushed(file.unpushed().unwrap_or(0));
         self.push_aside(file).await;
@@ -409,11 +431,17 @@ impl Engine {
         }
     }
 
-    /// Pushes the marker of a directory. That somebody else made one is as good.
-    pub(super) async fn push_marker(&self, ino: Ino, name: &BlobName) -> Result<()> {
-        match self.push_made(ino, name).await {
-            Err(FsError::Exists) => Ok(()),
-            other => other,
+    /// Pushes the marker of a directory, which nobody has a lease on here; also for holders of guards. That somebody
+    /// else made one is as good.
+    pub(super) async fn push_marker(&self, name: &BlobName) -> Result<()> {
+        let Some(upstream) = self.upstream() else { return Ok(()) };
+        let version = self.version_here(name)?;
+        let fence = Fence { lease: None, check_version: self.config.fencing.concurrency.checks_version() };
+        let Err(error) = upstream.push(name, fence).await else { return Ok(()) };
+        self.let_service_win(name, version).await;
+        match FsError::from(error) {
+            FsError::Exists | FsError::Stale => Ok(()),
+            error => Err(error),
         }
     }
 

@@ -62,7 +62,7 @@ impl Engine {
         self.refresh_child(from_dir, from).await?;
         self.may_create(to_dir, to).await?;
         if (from_dir, from) == (to_dir, to) {
-            let _tree = self.guards.tree().await;
+            let _entry = self.entry_stays(from_dir, from).await;
             self.find_child(from_dir, from)?;
             return match rule {
                 RenameRule::NoReplace => Err(FsError::Exists),
@@ -70,7 +70,7 @@ impl Engine {
             };
         }
         let (source, target) = {
-            let _tree = self.guards.tree().await;
+            let _entries = self.entries_stay((from_dir, from), (to_dir, to)).await;
             (self.side(from_dir, from)?, self.optional_side(to_dir, to)?)
         };
         // Both may wait for a late close, so no guard is held.
@@ -88,7 +88,10 @@ impl Engine {
         let directories = source.kind == Kind::Directory
             || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
         if directories {
-            let _tree = self.guards.whole_tree().await;
+            // What is replaced is a subject, too: nobody may make anything in it meanwhile.
+            let subjects: Vec<Ino> =
+                [Some(&source), target.as_ref()].into_iter().flatten().map(|side| side.ino).collect();
+            let _move = self.guard_move(&subjects, &[(from_dir, from), (to_dir, to)]).await;
             self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
                 .await?;
             self.rewrite_marks(source.ino).await?;
@@ -97,8 +100,7 @@ impl Engine {
             }
             crash_point("rename_after_marks");
         } else {
-            let _tree = self.guards.tree().await;
-            let _names = self.guards.names((from_dir, from), (to_dir, to)).await;
+            let _entries = self.guard_entries((from_dir, from), (to_dir, to)).await;
             self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
                 .await?;
         }
@@ -209,10 +211,11 @@ impl Engine {
         if let Some(upstream) = self.upstream() {
             // Our own leases were given up before; what is moved is what is there.
             let fence = Fence { lease: shown.source, check_version: false };
-            let _settling = upstream.rename(&from.name, &to.name, mode, fence).await?;
-            // The service has decided.
-            let here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };
-            return Ok(self.local()?.rename(from, to, here)?);
+            // The service has decided by then.
+            let mode_here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };
+            let local = self.local()?;
+            let here = || local.rename(from, to, mode_here);
+            return Ok(upstream.rename(&from.name, &to.name, mode, fence, &here).await?);
         }
         Ok(self.local()?.rename(from, to, mode)?)
     }

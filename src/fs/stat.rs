@@ -80,11 +80,11 @@ impl Engine {
     /// Attributes of `ino`.
     pub async fn stat(&self, ino: Ino) -> Result<Stat> {
         self.refresh_node(ino).await?;
-        let _tree = self.guards.tree().await;
+        let _path = self.path_stays(ino).await;
         self.stat_now(ino).await
     }
 
-    /// [`stat`](Self::stat) for callers that hold the tree guard already.
+    /// [`stat`](Self::stat) for callers that hold a guard of its path already.
     pub(super) async fn stat_now(&self, ino: Ino) -> Result<Stat> {
         if ino == ROOT {
             return self.stat_root().await;
@@ -284,7 +284,6 @@ impl Engine {
                 .await;
         }
         let name = {
-            let _tree = self.guards.tree().await;
             let Some(Guarded { at, .. }) = &self.guard_name(ino).await? else {
                 let file = self.open_file(ino).ok_or(FsError::Stale)?;
                 return file.change_nameless(|attributes| change(attributes, now));

@@ -90,9 +90,9 @@ impl Engine {
         // A file without a name has no policy, and the gate knows its opens.
         let Some((parent, segment)) = self.nodes.place(ino) else { return Ok(ShareMode::ALL) };
         let own = {
-            let _tree = self.guards.tree().await;
-            let at = self.at(self.nodes.child_name(parent, &segment)?);
-            self.local()?.find(&at)?.blob.and_then(|blob| sticky(&blob.metadata))
+            let _path = self.path_stays(ino).await;
+            let Ok(Some(name)) = self.nodes.blob_name(ino) else { return Ok(ShareMode::ALL) };
+            self.local()?.find(&self.at(name))?.blob.and_then(|blob| sticky(&blob.metadata))
         };
         match own {
             Some(policy) => Ok(policy.share_mode(access)),

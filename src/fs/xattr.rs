@@ -81,7 +81,7 @@ impl Engine {
             return Ok(self.store.container_properties(&self.share, None).await?.metadata);
         }
         self.refresh_node(ino).await?;
-        let _tree = self.guards.tree().await;
+        let _path = self.path_stays(ino).await;
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
         let found = self.local()?.find(&self.at(name))?;
         Ok(found.blob.map(|blob| blob.metadata.clone()).unwrap_or_default())
@@ -113,7 +113,6 @@ impl Engine {
                 .await;
         }
         let name = {
-            let _tree = self.guards.tree().await;
             let guarded = self.guard_name(ino).await?.ok_or(FsError::Stale)?;
             let at = &guarded.at;
             let found = self.local()?.find(at)?;

@@ -323,14 +323,15 @@ impl Filesystem for Adapter {
 
     fn flush(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
+        let thread = request.pid();
         self.with_engine(|engine| async move {
-            empty(reply, engine.flush(HandleId(handle.0), lock_owner.0).await);
+            empty(reply, engine.flush_by(HandleId(handle.0), lock_owner.0, thread).await);
         });
     }
 

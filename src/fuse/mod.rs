@@ -10,6 +10,7 @@ mod backing;
 mod errno;
 mod ioctl;
 mod mount;
+mod names;
 mod open_flags;
 mod serve;
 mod stale;

@@ -93,6 +93,7 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
     let watching = engine.watch().map_err(io::Error::other)?;
     let session = Session::new(adapter, &config.mountpoint, &options(config))?;
     let (notifier, watch_notifier) = (session.notifier(), session.notifier());
+    let names = super::watch::name_teller(runtime, session.notifier());
     let (end, ended) = watch::channel(false);
     let server = std::thread::Builder::new().name("leasefs-fuse".into()).spawn(move || {
         let result = session.run();
@@ -100,9 +101,12 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
         let _ = end.send(true);
         result
     })?;
-    std::thread::Builder::new().name("leasefs-notify".into()).spawn(move || announcements.run(&notifier))?;
+    std::thread::Builder::new().name("leasefs-notify".into()).spawn({
+        let names = Arc::clone(&names);
+        move || announcements.run(&notifier, &names)
+    })?;
     let over = ended.clone();
-    super::watch::start(watching, watch_notifier, requests, move || *over.borrow())?;
+    super::watch::start(watching, watch_notifier, names, requests, move || *over.borrow())?;
     runtime.spawn(write_directory_times(Arc::clone(engine), ended.clone()));
     raise_read_ahead(&config.mountpoint);
     Ok(Mounted { mountpoint: config.mountpoint.clone(), ended, server: Some(server) })

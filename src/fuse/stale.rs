@@ -1,8 +1,8 @@
 //! Telling the kernel that something it remembers is wrong.
 //!
 //! Has its own thread: the kernel may make such a call wait for requests that the serving threads must answer first.
+//! Whoever waits for it is told by the end of a channel: when all who were to say something have dropped it.
 
-use std::ffi::OsStr;
 use std::sync::Arc;
 
 use fuser::{INodeNo, Notifier};
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::fs::nodes::Ino;
 use crate::fs::{HiddenName, Outdated};
 
+use super::names::NameTeller;
 use super::watch::{Requests, tell};
 
 /// So many things may wait to be announced.
@@ -102,38 +103,37 @@ impl Announcer {
 
     async fn told(&self, stale: impl FnOnce(oneshot::Sender<()>) -> Stale) {
         let (done, told) = oneshot::channel();
-        // Both fail only when the mount is ending.
+        // Fails only when the mount is ending.
         let _ = self.0.send(stale(done)).await;
+        // Nobody sends anything: the other end is dropped when it is done.
         let _ = told.await;
     }
 }
 
 impl Announcements {
     /// Passes everything on until nobody is left to say anything.
-    pub(super) fn run(mut self, notifier: &Notifier) {
+    pub(super) fn run(mut self, notifier: &Notifier, names: &Arc<NameTeller>) {
         while let Some(stale) = self.0.blocking_recv() {
-            if let Stale::Changed(outdated, done) = stale {
-                outdated.iter().for_each(|outdated| tell(notifier, outdated));
-                // Gone only if the mount is ending.
-                let _ = done.send(());
-                continue;
-            }
             let told = match &stale {
                 // A negative offset means the attributes alone.
                 Stale::Attributes(ino) => notifier.inval_inode(INodeNo(ino.0), -1, 0),
                 // To the end of the file.
                 Stale::Content(ino, _) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
-                Stale::Name(HiddenName { parent, name }, _) => {
-                    notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name.file_name()))
-                }
-                Stale::Changed(..) => Ok(()),
+                Stale::Name(..) | Stale::Changed(..) => Ok(()),
             };
             if let Err(error) = told {
                 tracing::trace!(?stale, %error, "the kernel does not know this any more");
             }
-            if let Stale::Name(_, done) | Stale::Content(_, done) = stale {
-                // Gone only if the mount is ending.
-                let _ = done.send(());
+            match stale {
+                Stale::Name(HiddenName { parent, name }, done) => {
+                    names.forget(parent, &name, Some(Arc::new(done)));
+                }
+                Stale::Changed(outdated, done) => {
+                    let done = Arc::new(done);
+                    outdated.iter().for_each(|outdated| tell(notifier, names, outdated, Some(&done)));
+                }
+                Stale::Content(_, done) => drop(done),
+                Stale::Attributes(_) => {}
             }
         }
     }

@@ -2,6 +2,9 @@
 //!
 //! A request that looked before the change may be answered after the kernel was told, and the kernel would then remember
 //! the old answer. So it is told twice: at once, and again when every request that was under way has been answered.
+//!
+//! Whoever opens a file waits until the kernel has forgotten what it knew of it. Names nobody waits for here; they go
+//! through [`names`](super::names).
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use fuser::{INodeNo, Notifier};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
+use super::names::{NameTeller, Told};
 use crate::fs::{Outdated, Watch};
 
 /// How often the thread looks whether the mount has ended.
@@ -78,34 +83,45 @@ impl Drop for UnderWay {
 pub(super) fn start(
     mut watch: Watch,
     notifier: Notifier,
+    names: Arc<NameTeller>,
     requests: Arc<Requests>,
     ended: impl Fn() -> bool + Send + 'static,
 ) -> io::Result<()> {
     let run = move || {
         while !ended() {
             let Some(outdated) = watch.next(LOOK_EVERY) else { return };
-            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
+            outdated.iter().for_each(|outdated| tell(&notifier, &names, outdated, None));
             watch.done();
             if outdated.is_empty() {
                 continue;
             }
             requests.wait_for_all();
-            outdated.iter().for_each(|outdated| tell(&notifier, outdated));
+            outdated.iter().for_each(|outdated| tell(&notifier, &names, outdated, None));
         }
     };
     std::thread::Builder::new().name("leasefs-watch".into()).spawn(run).map(drop)
 }
 
-pub(super) fn tell(notifier: &Notifier, outdated: &Outdated) {
-    let told = match outdated {
-        Outdated::Name { parent, segment } => {
-            notifier.inval_entry(INodeNo(parent.0), OsStr::new(&segment.file_name()))
+/// Has the kernel forget something: a file now, a name soon. `told` is dropped when it has.
+pub(super) fn tell(notifier: &Notifier, names: &Arc<NameTeller>, outdated: &Outdated, told: Option<&Told>) {
+    match outdated {
+        Outdated::Name { parent, segment } => names.forget(*parent, segment, told.cloned()),
+        Outdated::File(ino) => {
+            if let Err(error) = notifier.inval_inode(INodeNo(ino.0), 0, 0) {
+                tracing::trace!(?outdated, %error, "the kernel does not know this");
+            }
         }
-        Outdated::File(ino) => notifier.inval_inode(INodeNo(ino.0), 0, 0),
-    };
-    if let Err(error) = told {
-        tracing::trace!(?outdated, %error, "the kernel does not know this");
     }
+}
+
+/// Tells the kernel of names.
+pub(super) fn name_teller(runtime: &Handle, notifier: Notifier) -> Arc<NameTeller> {
+    NameTeller::new(runtime.clone(), move |parent, name| {
+        let name = name.file_name();
+        if let Err(error) = notifier.inval_entry(INodeNo(parent.0), OsStr::new(&name)) {
+            tracing::trace!(parent = parent.0, name, %error, "the kernel does not know this");
+        }
+    })
 }
 
 #[cfg(test)]

@@ -38,6 +38,12 @@ impl BlobBody {
         self.md5
     }
 
+    /// The same with its MD5, so that whoever it is sent to can tell that it came unchanged.
+    pub fn summed(bytes: Bytes) -> Self {
+        let md5 = Md5::digest(&bytes).into();
+        Self { md5: Some(md5), ..Self::from(bytes) }
+    }
+
     /// The bytes, if they are in memory.
     pub fn as_bytes(&self) -> Option<&Bytes> {
         match &self.place {

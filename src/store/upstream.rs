@@ -89,7 +89,7 @@ pub enum Changed<'a> {
     Properties,
     /// These bytes, and the length: what is behind a new end, or between the old and the new one.
     Ranges(&'a [Range<u64>]),
-    /// Any byte: new content, or a local file that is written in place.
+    /// Any byte.
     Everything,
 }
 
@@ -166,8 +166,15 @@ pub trait Upstream: Send + Sync + Debug {
     async fn content(&self, name: &BlobName) -> Result<Ready>;
 
     /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
-    /// before the change, and for content written in place before the first byte and again after every push.
+    /// before the change.
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing>;
+
+    /// Notes that the blob's content in the mirror is written in place from now on, wherever it is renamed to: no push is
+    /// the last one until it is [`at_rest`](Self::at_rest). To be called while the change that made it so is announced.
+    fn in_place(&self, name: &BlobName) -> Result<()>;
+
+    /// Nobody writes the blob's content in place any more. The next push may be the last one.
+    fn at_rest(&self, name: &BlobName);
 
     /// Sends what a program is writing before it is committed, so that the push is short: the first `written` bytes of
     /// `content`, as far as they are worth it. Only a hint, and nothing may rely on it.
@@ -200,17 +207,18 @@ pub trait Upstream: Send + Sync + Debug {
     async fn remove(&self, name: &BlobName, fence: Fence) -> Result<Settling>;
 
     /// Removes the version there that the mirror has under `name`, also if a rename that was interrupted has taken it to
-    /// one of the names in `perhaps_at`.
-    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()>;
+    /// one of the names in `perhaps_at`, and another to `name`. The mirror's is removed by the caller.
+    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<Settling>;
 
-    /// Moves a blob, and everything below its name, there. The mirror's are moved by the caller.
+    /// Moves a blob, and everything below its name, there. Then `here` moves the mirror's.
     async fn rename(
         &self,
         from: &BlobName,
         to: &BlobName,
         mode: RenameMode,
         fence: Fence,
-    ) -> Result<Settling>;
+        here: &(dyn Fn() -> Result<()> + Send + Sync),
+    ) -> Result<()>;
 
     /// Pushes everything that is not pushed; tells how far it is.
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()>;

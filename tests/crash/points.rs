@@ -141,12 +141,16 @@ pub const NOT_REACHED: &[(&str, &str)] = &[
     ("remove_there_after_delete", "remote shares: tests/remote_crash.rs"),
     ("rename_there_after_move", "remote shares: tests/remote_crash.rs"),
     ("rename_there_after_state", "remote shares: tests/remote_crash.rs"),
+    ("rename_there_after_here", "remote shares: tests/remote_crash.rs"),
+    ("exchange_before_here", "remote shares: tests/remote_crash.rs"),
     ("push_before_commit", "remote shares: tests/mirror/crashes.rs"),
     ("push_after_commit", "remote shares: tests/mirror/crashes.rs"),
     ("rename_after_note", "remote shares: tests/mirror/crashes.rs"),
     ("rename_after_copy", "remote shares: tests/mirror/crashes.rs"),
     ("exchange_after_aside", "remote shares: tests/mirror/crashes.rs"),
     ("exchange_after_copy", "remote shares: tests/mirror/crashes.rs"),
+    ("exchange_before_leg", "remote shares: tests/mirror/crashes.rs"),
+    ("exchange_after_legs", "remote shares: tests/mirror/crashes.rs"),
 ];
 
 /// The names of all points in the sources.

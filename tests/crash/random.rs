@@ -22,6 +22,9 @@ impl Writer {
         if self.tree.0.len() >= NAMES_MAX || self.bytes() > BYTES_MAX {
             return self.remove();
         }
+        if self.far && self.dice.once_in(3) {
+            return self.random_directory_work();
+        }
         match self.dice.roll(32) {
             0..=4 => self.random_create(),
             5..=9 => self.random_change(),
@@ -242,14 +245,29 @@ impl Writer {
         self.rename(&from, &to)
     }
 
+    /// What takes several requests at a service.
+    fn random_directory_work(&mut self) -> Done {
+        match self.dice.roll(10) {
+            0..=1 => self.random_mkdir(),
+            2..=3 => self.random_rmdir(),
+            4..=6 => self.random_directory_rename(),
+            7..=8 => self.random_exchange(),
+            _ => self.random_rename(),
+        }
+    }
+
+    fn random_rmdir(&mut self) -> Done {
+        let empty: Vec<String> = self.directories().into_iter().filter(|path| self.is_empty(path)).collect();
+        match self.dice.pick(&empty) {
+            Some(path) => self.rmdir(&path),
+            None => self.random_mkdir(),
+        }
+    }
+
     fn random_exchange(&mut self) -> Done {
         let all: Vec<String> = self.tree.0.keys().cloned().collect();
         let (Some(one), Some(other)) = (self.dice.pick(&all), self.dice.pick(&all)) else { return Ok(()) };
         if is_within(&one, &other) || is_within(&other, &one) {
-            return Ok(());
-        }
-        let is_directory = |path: &str| matches!(self.tree.0[path].kind, Kind::Directory);
-        if self.far && (is_directory(&one) || is_directory(&other)) {
             return Ok(());
         }
         self.exchange(&one, &other)

@@ -42,7 +42,7 @@ pub struct Writer {
     pub appends: Vec<Append>,
     next_id: u64,
     pub dice: Dice,
-    /// The share is elsewhere: directories cannot change places there.
+    /// The share is elsewhere: what takes several requests there is done more often.
     pub far: bool,
     /// The daemon is being killed, or may die by itself.
     dying: Arc<AtomicBool>,

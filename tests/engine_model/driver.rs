@@ -427,14 +427,7 @@ impl World {
             }
             (Err(error), _) | (_, Err(error)) => Err(error),
         };
-        let before = self.model.clone();
-        let mut expected = self.model.exchange(&a, &b);
-        // A service knows no renames: directories cannot change places there.
-        let is_directory = |path: &String| matches!(before.entries.get(path), Some(Entry::Directory));
-        if self.service.is_some() && expected.is_ok() && a != b && (is_directory(&a) || is_directory(&b)) {
-            expected = Err(Refused::NotSupported);
-            self.model = before;
-        }
+        let expected = self.model.exchange(&a, &b);
         self.agree(&real, &expected);
     }
 

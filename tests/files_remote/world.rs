@@ -27,8 +27,9 @@ pub const WRITE: OpenRequest = OpenRequest { read: true, write: true, truncate: 
 pub const DOCS: &str = "docs";
 
 /// A service with an empty container.
+#[allow(dead_code)] // Not all tests have a line of their own.
 pub struct There {
-    _service: Service,
+    pub service: Service,
     pub sdk: Sdk,
 }
 
@@ -66,15 +67,20 @@ impl There {
         let service = Service::start();
         let sdk = service.sdk(DOCS);
         sdk.store.create_container(&docs(), Metadata::new(), PublicAccess::None).await.unwrap();
-        Self { _service: service, sdk }
+        Self { service, sdk }
     }
 
     pub async fn mirrored(&self) -> Here {
+        self.mirrored_by(&self.sdk, Fencing::default()).await
+    }
+
+    /// On a line of its own to the service.
+    pub async fn mirrored_by(&self, sdk: &Sdk, fencing: Fencing) -> Here {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
         let home = ContainerName::new("share").unwrap();
         let options = MirrorOptions { attr_ttl: Duration::ZERO, ..MirrorOptions::default() };
-        let service: Arc<dyn BlobStore> = Arc::clone(&self.sdk.store) as Arc<dyn BlobStore>;
+        let service: Arc<dyn BlobStore> = Arc::clone(&sdk.store) as Arc<dyn BlobStore>;
         let place = Place::new(docs(), "").unwrap();
         let mirror = Mirror::open(&store, home.clone(), service, place, options).await.unwrap();
         let config = EngineConfig {
@@ -82,7 +88,7 @@ impl There {
             passthrough: false,
             owner: DefaultOwner { uid: 0, gid: 0 },
             policies: SharePolicies::default(),
-            fencing: Fencing { host: "here".to_owned(), ..Fencing::default() },
+            fencing: Fencing { host: "here".to_owned(), ..fencing },
             mandatory_locks: false,
         };
         let engine = Engine::start_remote(store, home, config, mirror, Duration::ZERO).await.unwrap();

@@ -72,6 +72,11 @@ impl Watched {
         fault.times -= 1;
         Some(fault.clone())
     }
+
+    /// Whether everything has gone wrong that was to.
+    pub(crate) fn is_well(&self) -> bool {
+        self.faults.lock().iter().all(|fault| fault.times == 0)
+    }
 }
 
 impl Protocol for Watched {
@@ -296,9 +301,9 @@ impl Rig {
 
     /// What `rename` does.
     pub(crate) async fn rename(&self, from: &str, to: &str, mode: RenameMode) -> Result<()> {
-        let _settling = self.mirror.rename(&blob(from), &blob(to), mode, CHECKED).await?;
         let local = if mode == RenameMode::Exchange { mode } else { RenameMode::Replace };
-        self.store.rename(&here(from), &here(to), local)
+        let move_here = || self.store.rename(&here(from), &here(to), local);
+        self.mirror.rename(&blob(from), &blob(to), mode, CHECKED, &move_here).await
     }
 
     /// The names in a directory, as a listing of the mount would show them.

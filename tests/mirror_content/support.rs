@@ -277,10 +277,8 @@ impl Rig {
     /// There, then here.
     pub(crate) async fn rename(&self, from: &str, to: &str) {
         let fence = Fence { lease: None, check_version: false };
-        let settling =
-            self.mirror.rename(&name(from), &name(to), RenameMode::NoReplace, fence).await.unwrap();
-        self.local.rename(&self.here(from), &self.here(to), RenameMode::Replace).unwrap();
-        drop(settling);
+        let here = || self.local.rename(&self.here(from), &self.here(to), RenameMode::Replace);
+        self.mirror.rename(&name(from), &name(to), RenameMode::NoReplace, fence, &here).await.unwrap();
     }
 
     /// As an open(2) does.

@@ -23,12 +23,16 @@ const POINTS: &[(&str, &[u32])] = &[
     ("remove_there_after_delete", &[1, 2]),
     ("finish_remove_after_delete", &[1]),
     ("rename_after_note", &[1, 2, 3]),
-    ("rename_after_copy", &[1, 2, 3, 4]),
-    ("rename_there_after_move", &[1, 2, 3]),
-    ("rename_there_after_state", &[1, 2, 3]),
-    ("rename_after_move", &[1, 2, 3]),
+    ("rename_after_copy", &[1, 2, 3, 4, 7, 10, 13, 16]),
+    ("rename_there_after_move", &[1, 2, 3, 5]),
+    ("rename_there_after_state", &[1, 2, 3, 5]),
+    ("rename_there_after_here", &[1, 2, 3, 5]),
+    ("rename_after_move", &[1, 2, 3, 6]),
     ("exchange_after_aside", &[1]),
     ("exchange_after_copy", &[1]),
+    ("exchange_before_here", &[1]),
+    ("exchange_before_leg", &[1, 2, 3, 4, 5, 6, 8, 9]),
+    ("exchange_after_legs", &[1, 2]),
 ];
 
 /// Points of the queue.
@@ -65,7 +69,17 @@ fn script(writer: &mut Writer) -> Done {
     writer.replace("e/other", &bytes)?;
     writer.unlink("e/other")?;
     writer.unlink_open("e/middle", None)?;
-    writer.unlink("big")
+    writer.unlink("big")?;
+    // Directories with a name in common change places, with a file below that is removed and open, and with a file.
+    writer.mkdir("x")?;
+    writer.mkdir("x/empty")?;
+    for (path, size) in [("x/same", SMALL), ("x/gone", SMALL), ("e/same", MIDDLE), ("e/gone", SMALL)] {
+        let bytes = writer.dice.bytes(size);
+        writer.create(path, &bytes)?;
+    }
+    writer.exchange("e", "x")?;
+    writer.unlink_open_and_exchange("e/gone", "e", "x")?;
+    writer.exchange("small", "x")
 }
 
 /// The mount dies at `point`; then it is started again, and all is well.

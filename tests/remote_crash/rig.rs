@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::resource::{Resource, setrlimit};
 
+use crate::fault_proxy::FaultProxy;
 use crate::machine::{PATIENCE, Sdk, Service, can_mount};
 use crate::tree::{self, SeenKind};
 
@@ -26,6 +27,8 @@ pub struct Rig {
     pub service: Service,
     pub sdk: Sdk,
     runtime: tokio::runtime::Runtime,
+    /// What the mount's requests go through, if that is slow.
+    line: Option<FaultProxy>,
     folder: tempfile::TempDir,
     options: Vec<String>,
     daemon: Option<Daemon>,
@@ -53,7 +56,25 @@ impl Rig {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Some(Self { _alone: alone, service, sdk, runtime, folder, options, daemon: None })
+        Some(Self { _alone: alone, service, sdk, runtime, line: None, folder, options, daemon: None })
+    }
+
+    /// The same over a line on which every request takes so long. What was sent before a death arrives after it.
+    pub fn over_a_line(options: &[&str], delay: Duration) -> Option<Self> {
+        let mut rig = Self::new(options)?;
+        let service = rig.service.url.split('/').nth(2).unwrap().parse().unwrap();
+        let line = rig.wait(FaultProxy::start("127.0.0.1:0".parse().unwrap(), service)).unwrap();
+        line.delay(delay);
+        rig.line = Some(line);
+        Some(rig)
+    }
+
+    /// What is mounted.
+    fn source(&self) -> String {
+        let direct = self.service.container(CONTAINER);
+        let Some(line) = &self.line else { return direct };
+        let service = direct.split('/').nth(2).unwrap().to_owned();
+        direct.replacen(&service, &line.addr.to_string(), 1)
     }
 
     /// Waits for what a client of the service does.
@@ -101,7 +122,7 @@ impl Rig {
         command
             .args(["mount", "--foreground", "--log", "debug", "--cache-dir"])
             .arg(self.folder.path().join("cache"));
-        command.args(&self.options).arg(self.service.container(CONTAINER)).arg(self.dir());
+        command.args(&self.options).arg(self.source()).arg(self.dir());
         command.env_remove("LEASEFS_CRASH_AT").envs(point.map(|point| ("LEASEFS_CRASH_AT", point)));
         command.env("XDG_STATE_HOME", self.folder.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -173,18 +194,23 @@ impl Rig {
     pub fn finish_renames(&self) {
         self.until("the end of all renames", || {
             let names = self.wait(self.sdk.all_names());
-            !names.iter().any(|name| name.starts_with(".leasefs/renames/"))
+            !names
+                .iter()
+                .any(|name| name.starts_with(".leasefs/renames/") || name.starts_with(".leasefs/aside/"))
         });
-        // A look that begins in the moment in which one ends shows the old names until attributes are asked for again.
-        std::thread::sleep(Duration::from_millis(50));
     }
 
     /// Waits until the service has everything.
     pub fn drained(&self) {
+        self.drained_but(0);
+    }
+
+    /// Waits until only so many files wait, such as those that are open and written in place.
+    pub fn drained_but(&self, files: u64) {
         self.until("the end of the queue", || {
             let output = Command::new(LEASEFS).args(["status", "--json"]).arg(self.dir()).output().unwrap();
             let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-            status["mounts"][0]["service"]["waiting_files"].as_u64() == Some(0)
+            status["mounts"][0]["service"]["waiting_files"].as_u64() == Some(files)
         });
     }
 

@@ -38,6 +38,11 @@ impl OpenFile {
         self.pushes.pushed.fetch_max(count, Ordering::AcqRel);
     }
 
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.state.read().content.size()? == 0)
+    }
+
     /// What a commit is going to change, if that is not everything.
     pub fn changed_ranges(&self) -> Option<Vec<Range<u64>>> {
         match &self.state.read().content {

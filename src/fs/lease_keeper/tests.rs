@@ -74,6 +74,26 @@ async fn a_lease_is_renewed_in_its_first_third_and_never_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_put_off_is_due_again_soon_used_or_not() {
+    let rig = rig(seconds(60)).await;
+    let hold = rig.acquire().await.unwrap();
+    let soon = || async {
+        rig.keeper.put_off(FILE);
+        let started = Instant::now();
+        assert_eq!(rig.keeper.due().await, [FILE]);
+        started.elapsed()
+    };
+    assert_eq!(rig.keeper.due().await, [FILE]);
+    let seconds = Duration::from_secs;
+    let after = soon().await;
+    assert!(after > seconds(1) && after <= seconds(5), "{after:?}");
+    drop(hold);
+    assert_eq!(tokio::time::timeout(seconds(0), rig.keeper.due()).await, Ok(vec![FILE]), "nobody uses it");
+    let after = soon().await;
+    assert!(after > seconds(1) && after <= seconds(5), "{after:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_use_ends_the_lease_and_an_earlier_one_does_not() {
     let rig = rig(seconds(60)).await;
     let first = rig.acquire().await.unwrap();

@@ -161,16 +161,15 @@ impl Requests {
         }
     }
 
-    /// Notes the numbers on the way to `path`, so that the engine finds its names. For holders of the tree guard.
-    pub(super) fn go(&self, path: &FilePath) -> Result<(Ino, Way<'_>)> {
+    /// Notes the numbers on the way to `path`, so that the engine finds its names. For callers without guards: it
+    /// relies on each directory on the way in turn, and what is renamed behind it is followed by its number.
+    pub(super) async fn go(&self, path: &FilePath) -> Result<(Ino, Way<'_>)> {
         let engine = &*self.engine;
         let mut way = Way { engine, numbers: Vec::with_capacity(path.segments().len()) };
         let mut parent = ROOT;
-        for (depth, segment) in path.segments().iter().enumerate() {
-            let name = joined(&path.segments()[..=depth])?.ok_or(FsError::NotFound)?;
-            let found = engine.local()?.find(&engine.at(name))?;
-            let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
-            let ino = Ino::of(id);
+        for segment in path.segments() {
+            let _entry = engine.entry_stays(parent, segment).await;
+            let (ino, _) = engine.find_child(parent, segment)?;
             engine.nodes.remember(ino, parent, segment);
             way.numbers.push(ino);
             parent = ino;
@@ -246,10 +245,7 @@ impl Requests {
     /// Gives a permit back. If that was the last open of a file that was removed meanwhile, it goes now.
     pub(super) async fn leave(&self, path: &FilePath, permit: &OpenPermit, ino: Ino) {
         let Closing::Remove(removal) = permit.close() else { return };
-        let way = {
-            let _tree = self.engine.guards.tree().await;
-            self.go(path)
-        };
+        let way = self.go(path).await;
         let removed = match way {
             Ok(_) => self.engine.finish_remove(ino, removal).await,
             Err(error) => Err(error),
@@ -268,10 +264,7 @@ impl Requests {
         shown: Option<LeaseId>,
     ) -> Result<Brief<'_>> {
         let attached = async {
-            let (_, way) = {
-                let _tree = self.engine.guards.tree().await;
-                self.go(path)?
-            };
+            let (_, way) = self.go(path).await?;
             let turn = self.turn(target.ino).await;
             let Attached { file, .. } =
                 self.engine.attach(target.ino, None, &permit, TakeLease::Judged).await?;
@@ -324,11 +317,7 @@ impl Requests {
     pub(super) async fn close(&self, open: Brief<'_>) {
         let Brief { target, file, permit, _showing, _way, _turn, .. } = open;
         drop(_showing);
-        let in_place = self.engine.upstream().is_some() && file.is_last_open() && file.is_in_place();
         self.engine.detach_brief(file, &permit).await;
-        if in_place {
-            self.engine.settle_in_place(target.ino).await;
-        }
         drop((_way, _turn));
         self.engine.announce(vec![Outdated::File(target.ino)]).await;
     }
@@ -341,7 +330,6 @@ impl Engine {
         if file.fenced().is_some() {
             return self.commit(file).await;
         }
-        let _tree = self.guards.tree().await;
         let Some(guarded) = &self.guard_name(file.ino()).await? else { return Ok(()) };
         if !file.needs_commit()? {
             return Ok(());

@@ -255,14 +255,10 @@ impl Requests {
         }
         let (above, segment) = path.split().ok_or(FsError::Exists)?;
         let engine = &self.engine;
-        let (parent, way) = {
-            let _tree = engine.guards.tree().await;
-            self.go(&FilePath::from_segments(above)).map_err(no_parent)?
-        };
+        let (parent, way) = self.go(&FilePath::from_segments(above)).await.map_err(no_parent)?;
         engine.may_create(parent, segment).await?;
         let (entry, name) = {
-            let _tree = engine.guards.tree().await;
-            let _name = engine.guards.name(parent, segment).await;
+            let _entry = engine.guard_entry(parent, segment).await;
             let spot = engine.free_name(parent, segment).await.map_err(no_parent)?;
             let there = engine.local()?.find(&spot.at)?;
             if there.blob.is_some() || there.prefix.is_some() {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::share::lease::{Lease, LeaseId, LeaseRefusal};
 use crate::store::{
-    BlobName, Changed, ContentReader, ETag, Fence, Fetch, Preconditions, Ready, Settling, StoreError,
+    BlobName, BlobPath, ContentReader, ETag, Fence, Fetch, Preconditions, Ready, Settling, StoreError,
 };
 
 use super::super::error::{FsError, Result};
@@ -129,7 +129,9 @@ impl Requests {
     /// Pushes what was committed of an open file.
     pub(super) async fn push(&self, open: &Brief<'_>) -> Result<()> {
         let (engine, file, ino) = (&self.engine, &open.file, open.target.ino);
-        let Some(upstream) = engine.upstream() else { return Ok(()) };
+        if engine.upstream().is_none() {
+            return Ok(());
+        }
         if open.shown.is_none() && engine.gate.is_living(ino) {
             // What a program wrote is in it, too: as if that had closed it.
             return engine.push_file(file).await;
@@ -147,10 +149,6 @@ impl Requests {
             // Moved meanwhile: pushed under its new name.
             if engine.nodes.blob_name(ino).is_ok_and(|now| now.as_ref() == Some(&name)) {
                 file.note_pushed(count);
-                if file.is_in_place() {
-                    // Whoever joins writes into what the mirror has.
-                    drop(upstream.will_change(&name, Changed::Everything)?);
-                }
             }
         }
         Ok(())
@@ -226,7 +224,6 @@ impl Requests {
             // A program's writes are in it and are kept beside.
             return engine.push_file(file).await.err().unwrap_or(error);
         }
-        let _tree = engine.guards.tree().await;
         let Ok(Some(guarded)) = engine.guard_name(ino).await else { return error };
         if guarded.at.name == *name {
             engine.let_service_win(name, Some(version)).await;
@@ -244,9 +241,14 @@ impl Requests {
     }
 
     /// Removes a blob at the service. The caller removes it here while it has the answer.
-    pub(super) async fn remove_there(&self, target: &Target, shown: Option<LeaseId>) -> Result<Settling> {
+    pub(super) async fn remove_there(
+        &self,
+        ino: Ino,
+        at: &BlobPath,
+        shown: Option<LeaseId>,
+    ) -> Result<Settling> {
         let Some(upstream) = self.engine.upstream() else { return Ok(Settling::nothing()) };
-        let fence = Fence { check_version: false, ..self.fence(target.ino, shown) };
-        Ok(upstream.remove(&target.at.name, fence).await?)
+        let fence = Fence { check_version: false, ..self.fence(ino, shown) };
+        Ok(upstream.remove(&at.name, fence).await?)
     }
 }

@@ -128,10 +128,7 @@ impl Requests {
     ) -> Answer<Entry> {
         let (target, permit) = self.pass(path, wanted, WRITE, LeaseRule::Write(lease)).await?;
         let done = async {
-            let way = {
-                let _tree = self.engine.guards.tree().await;
-                self.go(path)?
-            };
+            let way = self.go(path).await?;
             let before = self.engine.entry(target.ino, target.parent, &target.found)?;
             if !read_only_too && before.attributes.contains(SmbAttributes::READ_ONLY) {
                 return Err(FsError::ReadOnly);
@@ -181,7 +178,6 @@ impl Requests {
         change: impl FnOnce(&mut Attributes, &mut Metadata),
     ) -> Result<(BlobName, ETag)> {
         let engine = &self.engine;
-        let _tree = engine.guards.tree().await;
         let guarded = engine.guard_name(ino).await?.ok_or(FsError::NotFound)?;
         let at = &guarded.at;
         let found = engine.local()?.find(at)?;

@@ -29,10 +29,7 @@ impl Requests {
             Ok(removal) => removal,
             Err(error) => return Err(Failure { error, holders: gate.opens_of(target.ino) }),
         };
-        let way = {
-            let _tree = self.engine.guards.tree().await;
-            self.go(path)?
-        };
+        let way = self.go(path).await?;
         let (_, segment) = path.split().ok_or(FsError::NotFound)?;
         self.delete_now(&target, segment, lease).await?;
         removal.confirm();
@@ -46,17 +43,18 @@ impl Requests {
 
     async fn delete_now(&self, target: &Target, segment: &Segment, lease: Option<LeaseId>) -> Result<()> {
         let engine = &self.engine;
-        let _tree = engine.guards.tree().await;
-        let _name = engine.guards.name(target.parent, segment).await;
+        let _entry = engine.guard_entry(target.parent, segment).await;
         let (there, found) = engine.find_child(target.parent, segment)?;
         if there != target.ino {
             return Err(FsError::NotFound);
         }
-        engine.keep_parent(&target.at).await?;
-        let _settling = self.remove_there(target, lease).await?;
+        // Not where the look found it: a directory above may have been renamed since.
+        let at = engine.at(engine.nodes.child_name(target.parent, segment)?);
+        engine.keep_parent(&at).await?;
+        let _settling = self.remove_there(target.ino, &at, lease).await?;
         let lease = self.lease_here(target.ino, lease);
         let conditions = Preconditions { lease, ..Preconditions::default() };
-        engine.store.delete_blob(&target.at, DeleteSnapshots::Include, &conditions).await?;
+        engine.store.delete_blob(&at, DeleteSnapshots::Include, &conditions).await?;
         engine.lose_name(target.ino, &found);
         Ok(())
     }
@@ -65,10 +63,7 @@ impl Requests {
     pub async fn delete_directory(&self, path: &FilePath) -> Answer<()> {
         let (_, segment) = path.split().ok_or(FsError::NotPermitted("a share's own directory stays"))?;
         let target = self.look(path, None).await?;
-        let way = {
-            let _tree = self.engine.guards.tree().await;
-            self.go(path)?
-        };
+        let way = self.go(path).await?;
         match self.engine.remove_directory(target.parent, segment).await {
             Ok(()) => {}
             Err(error @ FsError::SharingViolation) => {

@@ -103,12 +103,8 @@ impl Requests {
         let engine = &self.engine;
         let (_, from_name) = from.split().ok_or(FsError::NotFound)?;
         let (to_above, to_name) = to.split().ok_or(FsError::Exists)?;
-        let (way_from, to_dir, way_to) = {
-            let _tree = engine.guards.tree().await;
-            let (_, way_from) = self.go(from)?;
-            let (to_dir, way_to) = self.go(&FilePath::from_segments(to_above))?;
-            (way_from, to_dir, way_to)
-        };
+        let (_, way_from) = self.go(from).await?;
+        let (to_dir, way_to) = self.go(&FilePath::from_segments(to_above)).await?;
         let rule = if target.is_some() { RenameRule::Replace } else { RenameRule::NoReplace };
         let shown = Shown { source: request.source_lease, target: request.target_lease };
         let moved = engine.rename_for((source.parent, from_name), (to_dir, to_name), rule, shown).await;
@@ -156,10 +152,7 @@ impl Requests {
             let headers = HttpHeaders { content_type: Some(content_type.clone()), ..old };
             (headers, blob.and_then(|blob| blob.content_md5))
         });
-        let way = {
-            let _tree = self.engine.guards.tree().await;
-            self.go(to)?
-        };
+        let way = self.go(to).await?;
         let turn = self.turn(renamed.ino).await;
         self.change_beside(&renamed, request.source_lease, headers, |attributes, metadata| {
             request.smb.apply(attributes, metadata, now());

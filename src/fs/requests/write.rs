@@ -190,8 +190,7 @@ impl Requests {
         if engine.open_file(target.ino).is_some() {
             return Ok(None);
         }
-        let _tree = engine.guards.tree().await;
-        let _way = self.go(path)?;
+        let _way = self.go(path).await?;
         let Some(guarded) = engine.guard_name(target.ino).await? else { return Err(FsError::NotFound) };
         let blob = engine.local()?.find(&guarded.at)?.blob.ok_or(FsError::NotFound)?;
         if Ino::of(blob.id) != target.ino {

@@ -46,11 +46,14 @@ impl Adapter {
                 let Ok(stat) = engine.entry_stat(ino, entry) else {
                     return true;
                 };
+                if !engine.remember_entry(ino, entry) {
+                    return true;
+                }
                 let (attr, ttl, name) =
                     (file_attr(&stat), attr_ttl(&engine, &stat), entry.segment.file_name());
                 let full = reply.add(INodeNo(entry.ino.0), at + DOTS, name, &ttl, &attr, GENERATION);
-                if !full {
-                    engine.remember_entry(ino, entry);
+                if full {
+                    engine.forget(entry.ino, 1);
                 }
                 !full
             });

@@ -14,9 +14,9 @@ use crate::store::{
     BlobBody, BlobKind, BlobPath, BlobProperties, BlockId, BlockKind, BlockListEntry, BlockReport, ByteRange,
     CopySource, Limit, NewContent, Preconditions, Result, StoreError,
 };
-use crate::wire::headers;
 use crate::wire::range::RequestedRange;
 use crate::wire::xml::{self, BlockWhere};
+use crate::wire::{checksum, headers};
 
 /// The most blocks of a list.
 const MAX_BLOCKS: usize = 50_000;
@@ -36,7 +36,9 @@ impl AzureStore {
         body: BlobBody,
         lease: Option<LeaseId>,
     ) -> Result<()> {
-        let call = staging(at, id, lease)?.body(body);
+        // The service refuses a block that did not come as it was sent.
+        let sum = body.md5().map(|md5| checksum::md5_text(&md5));
+        let call = staging(at, id, lease)?.maybe_header(headers::CONTENT_MD5, sum)?.body(body);
         self.client.send(&call).await.map_err(|failure| failure.about(at)).map(|_| ())
     }
 

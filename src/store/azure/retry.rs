@@ -85,6 +85,8 @@ impl Outcome {
             Outcome::Answered { status, code, .. } => match status {
                 408 | 429 | 500 | 502 | 503 | 504 => true,
                 409 => matches!(code, Some(ErrorCode::ContainerBeingDeleted | ErrorCode::SystemInUse)),
+                // It was changed on its way.
+                400 => matches!(code, Some(ErrorCode::Md5Mismatch | ErrorCode::Crc64Mismatch)),
                 _ => false,
             },
         }

@@ -49,7 +49,7 @@ impl Journal {
             {
                 return Ok(Arc::clone(file));
             }
-            match File::open(self.folder.join(format!("{number}.jnl"))) {
+            match File::open(named(&self.folder, number)) {
                 Ok(file) => {
                     let file = Arc::new(file);
                     *known = Some((number, Arc::clone(&file)));
@@ -62,6 +62,15 @@ impl Journal {
         }
         Err(io::Error::other("the journal of the database is not where it should be"))
     }
+}
+
+/// The newest journal of the database in a folder.
+pub(super) fn newest(folder: &Path) -> io::Result<PathBuf> {
+    Ok(named(folder, newest_number(folder)?))
+}
+
+fn named(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}.jnl"))
 }
 
 fn newest_number(folder: &Path) -> io::Result<u64> {

@@ -5,6 +5,20 @@
 //! the next [`Kv::sync`]. Any failed write makes the library's handle unusable, so it is closed and opened again
 //! before the error is answered. Clearing a space, separating values and FIFO compaction are never used: each has
 //! lost data in this library.
+//!
+//! After a power loss the database is as it was after one of its batches: later ones are lost, none is there in part.
+//! The library alone does not promise that. A space collects changes in memory until it is *sealed*; then a worker
+//! writes it into a table, which survives a power loss at once, while the parts of the same batches in other spaces
+//! need the journal. The library does sync the journal before it writes a table, but what another worker seals
+//! between the two goes into the table as well. So we seal, and the library does not:
+//!
+//! ```text
+//! a batch comes -- does it fit into memory? --yes--> journal, memory, answer
+//!                          | no                        ^
+//!                          `--> sync the journal, seal --'     nobody else commits meanwhile
+//! ```
+//!
+//! A space must never be sealed before the journal is synced with all that is in it.
 
 use std::io;
 use std::ops::{Bound, Deref};
@@ -15,12 +29,16 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, Readable, Snapshot};
-use parking_lot::RwLock;
+use fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, Readable,
+    Snapshot,
+};
+use parking_lot::{Mutex, RwLock};
 
 use crate::store::StoreError;
 
 use super::journal::Journal;
+use super::torn;
 
 /// How long a reopen waits for running listings to let go of the old handle.
 const REOPEN_WAIT: Duration = Duration::from_secs(10);
@@ -31,8 +49,19 @@ const WORKERS: usize = 2;
 /// Files the library keeps open at most.
 const OPEN_FILES: usize = 256;
 
-/// Journal files are trimmed by flushing past this many bytes.
-const JOURNAL_BYTES: u64 = 128 << 20;
+/// The library begins a new journal every 64 MB and removes one when all that is in it is in tables. With more than
+/// this many, spaces that change little are written out, too.
+const JOURNALS: usize = 2;
+
+/// What a change takes in memory beside its key and value: not less than the library counts.
+const CHANGE_BYTES: u64 = 64;
+
+/// The library would seal a space that is so many times as full as ours ever get. In stores that earlier versions made
+/// it is 1, which does as well.
+const LIBRARY_LIMIT: u64 = 4;
+
+/// How long a sealed space may take to get to the disk before something is wrong.
+const WRITE_OUT_WAIT: Duration = Duration::from_secs(60);
 
 /// The key spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +76,9 @@ pub(super) enum Space {
     Misc,
 }
 
+/// Bytes of each key space.
+type Sizes = [u64; SPACES.len()];
+
 const SPACES: [(Space, &str); 4] = [
     (Space::Names, "names"),
     (Space::Inline, "inline"),
@@ -59,8 +91,10 @@ const SPACES: [(Space, &str); 4] = [
 pub(super) struct KvOptions {
     /// Block cache in bytes.
     pub(super) cache: u64,
-    /// Bytes a key space collects in memory before it is flushed.
+    /// Bytes a key space collects in memory before it is written out.
     pub(super) memtable: u64,
+    /// Whether the last process did not close the database, so that what it did not sync may be lost in part.
+    pub(super) after_crash: bool,
 }
 
 /// Why the key-value store failed.
@@ -140,17 +174,22 @@ enum Change {
 pub(super) struct Batch {
     changes: Vec<Change>,
     bytes: usize,
+    /// What it takes in memory.
+    sizes: Sizes,
 }
 
 impl Batch {
     pub(super) fn put(&mut self, space: Space, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         let (key, value) = (key.into(), value.into());
         self.bytes += key.len() + value.len();
+        self.sizes[space as usize] += (key.len() + value.len()) as u64 + CHANGE_BYTES;
         self.changes.push(Change::Put(space, key, value));
     }
 
     pub(super) fn remove(&mut self, space: Space, key: impl Into<Vec<u8>>) {
-        self.changes.push(Change::Remove(space, key.into()));
+        let key = key.into();
+        self.sizes[space as usize] += key.len() as u64 + CHANGE_BYTES;
+        self.changes.push(Change::Remove(space, key));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -166,22 +205,38 @@ impl Batch {
 struct Handles {
     db: Database,
     spaces: [Keyspace; SPACES.len()],
+    /// What the spaces have in memory. Held by whoever writes a batch or seals a space.
+    filled: Mutex<Sizes>,
 }
 
 impl Handles {
     fn open(path: &Path, options: KvOptions) -> Result<Self, KvError> {
-        let db = Database::builder(path)
-            .cache_size(options.cache)
-            .worker_threads(WORKERS)
-            .max_cached_files(Some(OPEN_FILES))
-            .max_journaling_size(JOURNAL_BYTES)
-            // Content is often compressed already, and a write waits for this.
-            .journal_compression(CompressionType::None)
-            .open()?;
+        let db = match open_library(path, options) {
+            Err(fjall::Error::JournalRecovery(error)) if options.after_crash => {
+                tracing::warn!(path = %path.display(), ?error, "the database's journal does not end as it should");
+                torn::cut(path)?;
+                open_library(path, options)?
+            }
+            opened => opened?,
+        };
         let open =
             |(space, name): (Space, &str)| db.keyspace(name, || space_options(space, options.memtable));
         let [a, b, c, d] = SPACES.map(open);
-        Ok(Self { spaces: [a?, b?, c?, d?], db })
+        let spaces = [a?, b?, c?, d?];
+        let filled = spaces.each_ref().map(|space| space.tree.active_memtable().size());
+        Ok(Self { db, spaces, filled: Mutex::new(filled) })
+    }
+
+    /// Waits until a table has what was sealed of a space.
+    fn wait_until_written(&self, space: Space) -> Result<(), KvError> {
+        let started = Instant::now();
+        while self.space(space).sealed_memtable_count() > 0 {
+            if started.elapsed() > WRITE_OUT_WAIT {
+                return Err(KvError::Io(io::Error::other("the database writes nothing out")));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     fn space(&self, space: Space) -> &Keyspace {
@@ -189,8 +244,20 @@ impl Handles {
     }
 }
 
+fn open_library(path: &Path, options: KvOptions) -> Result<Database, fjall::Error> {
+    Database::builder(path)
+        .cache_size(options.cache)
+        .worker_threads(WORKERS)
+        .max_cached_files(Some(OPEN_FILES))
+        // Past this the library seals spaces by itself.
+        .max_journaling_size(u64::MAX)
+        // Content is often compressed already, and a write waits for this.
+        .journal_compression(CompressionType::None)
+        .open()
+}
+
 fn space_options(space: Space, memtable: u64) -> KeyspaceCreateOptions {
-    let options = KeyspaceCreateOptions::default().max_memtable_size(memtable);
+    let options = KeyspaceCreateOptions::default().max_memtable_size(memtable.saturating_mul(LIBRARY_LIMIT));
     match space {
         Space::Names => options.data_block_compression_policy(CompressionPolicy::disabled()),
         Space::Inline => options.data_block_size_policy(BlockSizePolicy::all(16 << 10)),
@@ -264,29 +331,74 @@ impl Kv {
             return Ok(());
         }
         let result = self.with(|handles| {
-            let mut library_batch = handles.db.batch();
-            for change in batch.changes {
-                match change {
-                    Change::Put(space, key, value) => library_batch.insert(handles.space(space), key, value),
-                    Change::Remove(space, key) => {
-                        self.removed[space as usize].fetch_add(1, Ordering::Relaxed);
-                        library_batch.remove(handles.space(space), key);
-                    }
-                }
-            }
-            Ok(library_batch.commit()?)
+            let sizes = batch.sizes;
+            let batch = self.library_batch(handles, batch);
+            let mut filled = handles.filled.lock();
+            self.make_room(handles, &mut filled, &sizes)?;
+            Ok(batch.commit()?)
         });
         // Not before: a sync that began meanwhile may have missed it.
         self.committed.fetch_add(1, Ordering::AcqRel);
         result.inspect_err(|error| self.start_over(error))
     }
 
+    fn library_batch(&self, handles: &Handles, batch: Batch) -> OwnedWriteBatch {
+        let mut library_batch = handles.db.batch();
+        for change in batch.changes {
+            match change {
+                Change::Put(space, key, value) => library_batch.insert(handles.space(space), key, value),
+                Change::Remove(space, key) => {
+                    self.removed[space as usize].fetch_add(1, Ordering::Relaxed);
+                    library_batch.remove(handles.space(space), key);
+                }
+            }
+        }
+        library_batch
+    }
+
+    /// Makes sure that so much more fits into memory, and counts it.
+    fn make_room(&self, handles: &Handles, filled: &mut Sizes, more: &Sizes) -> Result<(), KvError> {
+        let limit = self.options.memtable;
+        let is_full = |space: usize| more[space] > 0 && filled[space] + more[space] > limit;
+        let full: [bool; SPACES.len()] = std::array::from_fn(is_full);
+        if full.contains(&true) {
+            let all = handles.db.journal_count() > JOURNALS;
+            self.seal(handles, filled, |space| all || full[space as usize])?;
+        }
+        for (space, _) in SPACES {
+            // So big that the library may seal it by itself: harmless while nothing else of it is being written.
+            if more[space as usize] > limit {
+                handles.wait_until_written(space)?;
+            }
+            filled[space as usize] += more[space as usize];
+        }
+        Ok(())
+    }
+
+    /// Seals some spaces. Nobody commits meanwhile: the caller has `filled`.
+    fn seal(
+        &self,
+        handles: &Handles,
+        filled: &mut Sizes,
+        which: impl Fn(Space) -> bool,
+    ) -> Result<(), KvError> {
+        self.sync_journal()?;
+        for (space, _) in SPACES.into_iter().filter(|(space, _)| which(*space)) {
+            handles.space(space).rotate_memtable()?;
+            filled[space as usize] = 0;
+        }
+        Ok(())
+    }
+
     /// Makes every batch committed so far survive a power loss.
     pub(super) fn sync(&self) -> Result<(), KvError> {
-        let covered = self.committed.load(Ordering::Acquire);
         // The handles are held so that nobody opens the database anew meanwhile.
-        let result = self.with(|_| self.journal.sync().map_err(KvError::from));
-        result.inspect_err(|error| self.start_over(error))?;
+        self.with(|_| self.sync_journal()).inspect_err(|error| self.start_over(error))
+    }
+
+    fn sync_journal(&self) -> Result<(), KvError> {
+        let covered = self.committed.load(Ordering::Acquire);
+        self.journal.sync()?;
         self.synced.fetch_max(covered, Ordering::AcqRel);
         Ok(())
     }
@@ -308,9 +420,14 @@ impl Kv {
 
     /// Rewrites `space` without its removed keys. Takes a second per million keys; reads and writes go on.
     pub(super) fn compact(&self, space: Space) -> Result<(), KvError> {
-        let handles = self.with(|handles| Ok(Arc::clone(handles)))?;
-        self.removed[space as usize].store(0, Ordering::Relaxed);
-        handles.space(space).rotate_memtable_and_wait()?;
+        let sealed = self.with(|handles| {
+            let mut filled = handles.filled.lock();
+            self.removed[space as usize].store(0, Ordering::Relaxed);
+            self.seal(handles, &mut filled, |other| other == space)?;
+            Ok(Arc::clone(handles))
+        });
+        let handles = sealed.inspect_err(|error| self.start_over(error))?;
+        handles.wait_until_written(space)?;
         Ok(handles.space(space).major_compact()?)
     }
 
@@ -389,5 +506,86 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.0.as_mut()?.next()?.into_inner();
         Some(pair.map(|(key, value)| (Value(key), Value(value))).map_err(KvError::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 64 << 10;
+    const OPTIONS: KvOptions = KvOptions { cache: 1 << 20, memtable: LIMIT, after_crash: false };
+
+    fn batch(number: u64, bytes: usize) -> Batch {
+        let mut batch = Batch::default();
+        batch.put(Space::Names, number.to_be_bytes(), vec![1; bytes]);
+        batch.put(Space::Inline, number.to_be_bytes(), vec![2; bytes / 3]);
+        batch.remove(Space::Contents, number.to_be_bytes());
+        batch
+    }
+
+    /// What the library counts as in memory, and what we do.
+    fn counted(kv: &Kv) -> (Sizes, Sizes) {
+        let state = kv.state.read();
+        let handles = state.as_ref().unwrap();
+        (handles.spaces.each_ref().map(|space| space.tree.active_memtable().size()), *handles.filled.lock())
+    }
+
+    #[test]
+    fn we_seal_before_the_library_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
+        let mut sealed = 0;
+        for number in 0..2000 {
+            let (_, before) = counted(&kv);
+            kv.commit(batch(number, (number % 7 * 100) as usize)).unwrap();
+            let (library, ours) = counted(&kv);
+            for space in 0..SPACES.len() {
+                assert!(library[space] <= ours[space] && ours[space] <= LIMIT, "{library:?} {ours:?}");
+                sealed += u64::from(ours[space] < before[space]);
+            }
+        }
+        assert!(sealed > 10, "sealed {sealed} times");
+        // What was in memory is counted again after a start.
+        kv.close();
+        let (library, ours) = counted(&Kv::open(folder.path(), OPTIONS).unwrap());
+        assert_eq!(library, ours);
+        assert!(ours.iter().sum::<u64>() > 0);
+    }
+
+    #[test]
+    fn a_batch_may_be_bigger_than_what_fits() {
+        let folder = tempfile::tempdir().unwrap();
+        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
+        for number in 0..20 {
+            kv.commit(batch(number, 10 * LIMIT as usize)).unwrap();
+            kv.commit(batch(100 + number, 100)).unwrap();
+        }
+        let view = kv.view().unwrap();
+        assert_eq!(view.range(Space::Names, &[], None).count(), 40);
+    }
+
+    #[test]
+    fn what_is_sealed_was_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
+        let none = kv.synced.load(Ordering::Acquire);
+        kv.commit(batch(0, 100)).unwrap();
+        assert_eq!(kv.synced.load(Ordering::Acquire), none);
+        kv.compact(Space::Names).unwrap();
+        assert!(!kv.is_dirty(), "sealed by a compaction");
+        let mut number = 1;
+        loop {
+            let (_, before) = counted(&kv);
+            kv.commit(batch(number, 1000)).unwrap();
+            number += 1;
+            let (_, after) = counted(&kv);
+            if after[Space::Names as usize] < before[Space::Names as usize] {
+                break;
+            }
+        }
+        // All but the last, which came after.
+        let (synced, committed) = (kv.synced.load(Ordering::Acquire), kv.committed.load(Ordering::Acquire));
+        assert_eq!(synced + 1, committed);
     }
 }

@@ -57,9 +57,8 @@ impl Laxity {
             && run.as_ref().is_none_or(|run| run.name() != note)
         {
             if after_crash {
+                // A power loss takes the last batches away, never an earlier one: the note goes after these.
                 let renewed = renew_all(kv, now)?;
-                // The library may write out one key space before another: only this keeps the order.
-                kv.sync()?;
                 tracing::info!(renewed, "the machine was started anew: timed leases count from now");
             }
             let mut batch = Batch::default();

@@ -52,6 +52,7 @@ mod take_over;
 #[cfg(test)]
 mod tests;
 mod tidy;
+mod torn;
 mod tx;
 mod unsynced;
 mod walk;

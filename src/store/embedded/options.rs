@@ -22,7 +22,8 @@ pub struct EmbeddedOptions {
     pub inline_max: u64,
     /// Bytes of database blocks kept in memory.
     pub cache_bytes: u64,
-    /// Bytes each of the four key spaces collects in memory before it writes them out. Counts for new stores.
+    /// Bytes each of the four key spaces collects in memory before it writes them out. Not more than the store was made
+    /// with.
     pub memtable_bytes: u64,
     /// Decoded records kept in memory.
     pub cached_records: usize,

@@ -146,10 +146,14 @@ impl Claim {
 
     /// Opens the database.
     pub(super) fn open_kv(&self, options: &EmbeddedOptions) -> Result<Kv, OpenError> {
-        let sizes = KvOptions { cache: options.cache_bytes, memtable: options.memtable_bytes };
+        let options = KvOptions {
+            cache: options.cache_bytes,
+            memtable: options.memtable_bytes,
+            after_crash: self.after_crash,
+        };
         let path = self.folder.join(KV_FOLDER);
         // The library panics on some kinds of damage.
-        let opened = catch_unwind(AssertUnwindSafe(|| Kv::open(&path, sizes)));
+        let opened = catch_unwind(AssertUnwindSafe(|| Kv::open(&path, options)));
         let error = match opened {
             Ok(Ok(kv)) => {
                 if !self.made {

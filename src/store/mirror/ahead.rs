@@ -1,6 +1,6 @@
 //! How much to bring ahead of readers. Pure: hears of reads, answers ranges.
 //!
-//! A file can have several readers at different places, each a *stream*. A read that continues a stream doubles its
+//! A file can have several readers at different places, each a *stream*. A read that continues a stream widens its
 //! window, up to a limit; a read anywhere else starts a new stream with no window, so random reads bring little. Streams
 //! may run backwards. Reads come from the kernel a little out of order, so "continues" has some slack.
 //!
@@ -17,12 +17,15 @@ const STREAMS: usize = 8;
 const SLACK: u64 = 1 << 20;
 /// The window after the second read in a row, and after a first read at the beginning of the content.
 const FIRST_WINDOW: u64 = 512 << 10;
+/// Every further read in a row makes the window so many times bigger.
+const GROWTH: u64 = 4;
 /// One request asks for at least so much, if there is so much to ask for.
-const REQUEST_MIN: u64 = 256 << 10;
-/// One request asks for at most so much: the longest that a reader waits behind somebody else's bytes.
-pub(super) const REQUEST_MAX: u64 = 4 << 20;
+const REQUEST_MIN: u64 = 512 << 10;
+/// One request asks for at most so much: the longest that a reader waits behind somebody else's bytes. Bytes count as they
+/// come, so long requests cost a reader in a row nothing, and every request costs the service.
+pub(super) const REQUEST_MAX: u64 = 8 << 20;
 /// A window is asked for in about so many requests at a time.
-const REQUESTS_PER_WINDOW: u64 = 8;
+const REQUESTS_PER_WINDOW: u64 = 4;
 
 /// The readers of one file.
 #[derive(Clone, Debug)]
@@ -102,7 +105,7 @@ impl Stream {
         self.low = self.low.min(range.start);
         self.next = self.next.max(range.end);
         if !first && (forwards || backwards) {
-            self.window = (self.window * 2).clamp(FIRST_WINDOW, window_max.max(FIRST_WINDOW));
+            self.window = (self.window * GROWTH).clamp(FIRST_WINDOW, window_max.max(FIRST_WINDOW));
         }
         if self.window == 0 {
             return 0..0;

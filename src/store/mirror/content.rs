@@ -377,40 +377,35 @@ impl Contents {
         Ok(())
     }
 
-    /// A blob, and what is below its name, has another name by now, there and in the sidecars.
-    pub(super) fn moved(&self, from: &BlobName, to: &BlobName) {
-        let below = format!("{from}/");
-        let living: Vec<Arc<Fetching>> = self.live.lock().values().filter_map(Weak::upgrade).collect();
-        for fetching in living {
-            let Origin { name, .. } = fetching.origin();
-            let rest = if name == *from { Some("") } else { name.as_str().strip_prefix(from.as_str()) };
-            let Some(rest) = rest.filter(|rest| rest.is_empty() || name.as_str().starts_with(&below)) else {
-                continue;
-            };
-            let Ok(new) = BlobName::new(format!("{to}{rest}")) else { continue };
+    /// Blobs have other names or versions by now, there and in the sidecars. `now` tells the new name of those that do.
+    pub(super) fn moved(&self, now: impl Fn(&BlobName) -> Option<BlobName>) {
+        // Let go at the end, without the mutex: the last of its kind writes a note, then under its new name.
+        let _offered: Vec<Arc<Fetching>> = {
+            let mut offered = self.offered.lock();
+            let names = offered.iter().map(|(name, _)| name).filter(|name| now(name).is_some());
+            let names: Vec<BlobName> = names.cloned().collect();
+            names.iter().filter_map(|name| offered.pop(name)).collect()
+        };
+        // All are taken out before any is put back: two may have changed places.
+        let moving: Vec<(BlobName, BlobName, Arc<Fetching>)> = {
+            let mut live = self.live.lock();
+            let moving = live.iter().filter_map(|(name, fetching)| {
+                let new = now(name)?;
+                Some((name.clone(), new, fetching.upgrade()?))
+            });
+            let moving: Vec<_> = moving.collect();
+            for (old, ..) in &moving {
+                live.remove(old);
+            }
+            moving
+        };
+        for (_, new, fetching) in moving {
             let (Ok(there), Ok(Some(sidecar))) = (self.there(&new), self.sidecars.get(&new)) else {
                 continue;
             };
             let Some(version) = sidecar.there else { continue };
             fetching.follow(Origin { name: new.clone(), there, version }, sidecar.size);
-            let mut live = self.live.lock();
-            live.remove(&name);
-            live.insert(new, Arc::downgrade(&fetching));
-        }
-    }
-
-    /// Two blobs have changed places, there and in the sidecars.
-    pub(super) fn exchanged(&self, one: &BlobName, other: &BlobName) {
-        let living: Vec<Arc<Fetching>> = {
-            let mut live = self.live.lock();
-            [one, other].into_iter().filter_map(|name| live.remove(name)?.upgrade()).collect()
-        };
-        for fetching in living {
-            let new = if fetching.origin().name == *one { other } else { one };
-            let (Ok(there), Ok(Some(sidecar))) = (self.there(new), self.sidecars.get(new)) else { continue };
-            let Some(version) = sidecar.there else { continue };
-            fetching.follow(Origin { name: new.clone(), there, version }, sidecar.size);
-            self.live.lock().insert(new.clone(), Arc::downgrade(&fetching));
+            self.live.lock().insert(new, Arc::downgrade(&fetching));
         }
     }
 

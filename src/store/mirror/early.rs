@@ -25,10 +25,10 @@ use tokio::sync::OwnedMutexGuard;
 use super::Mirror;
 use super::blocks::BLOCK;
 use super::state::Block;
-use super::upload::{ID_BYTES, digested, uuid_bytes};
+use super::upload::{ID_BYTES, digested, summed, uuid_bytes};
 use crate::share::lease::LeaseId;
 use crate::store::upstream::Upstream;
-use crate::store::{BlobBody, BlobName, BlockId, Result, StoreError};
+use crate::store::{BlobName, BlockId, Result, StoreError};
 
 /// Files whose early blocks are remembered.
 const FILES_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
@@ -130,7 +130,7 @@ impl Mirror {
             return Ok(None);
         }
         let id = BlockId(uuid_bytes(ID_BYTES));
-        self.service.put_block(&self.there(name)?, &id, BlobBody::from(bytes), lease).await?;
+        self.service.put_block(&self.there(name)?, &id, summed(bytes).await?, lease).await?;
         Ok(Some(Block { id: id.0, len: BLOCK, digest: Some(digest) }))
     }
 }

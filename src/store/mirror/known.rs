@@ -33,12 +33,14 @@ pub(super) struct Known {
     names: LruCache<String, Instant>,
     /// The service does not answer; it is asked again then.
     away_until: Option<Instant>,
+    /// What was asked for up to this moment is not believed.
+    outdated: Option<Instant>,
 }
 
 impl Default for Known {
     fn default() -> Self {
         let (directories, names) = (LruCache::new(DIRECTORIES), LruCache::new(NAMES));
-        Self { directories, names, away_until: None }
+        Self { directories, names, away_until: None, outdated: None }
     }
 }
 
@@ -46,13 +48,17 @@ impl Known {
     /// Whether the names in a directory need not be asked for.
     pub(super) fn directory_is_fresh(&mut self, prefix: &str, now: Instant, ttl: Duration) -> bool {
         let listed = self.directories.get(prefix).and_then(|directory| directory.listed);
-        listed.is_some_and(|listed| now.saturating_duration_since(listed) < ttl)
+        listed.is_some_and(|listed| self.is_fresh(listed, now, ttl))
+    }
+
+    fn is_fresh(&self, asked: Instant, now: Instant, ttl: Duration) -> bool {
+        now.saturating_duration_since(asked) < ttl && self.outdated.is_none_or(|outdated| asked > outdated)
     }
 
     /// Whether a name need not be asked for.
     pub(super) fn name_is_fresh(&mut self, name: &str, now: Instant, ttl: Duration) -> bool {
-        let asked = self.names.get(name);
-        asked.is_some_and(|asked| now.saturating_duration_since(*asked) < ttl)
+        let asked = self.names.get(name).copied();
+        asked.is_some_and(|asked| self.is_fresh(asked, now, ttl))
             || self.directory_is_fresh(parent_prefix(name), now, ttl)
     }
 
@@ -90,6 +96,38 @@ impl Known {
             self.directories.pop(&key);
         }
         self.names.pop(name);
+    }
+
+    /// Names changed at the service behind the mirror's back: whatever was asked for until now is asked for again.
+    pub(super) fn doubt_all(&mut self, now: Instant) {
+        self.outdated = Some(now);
+    }
+
+    /// Two trees have changed places. What is known of their directories goes along, except when they were listed.
+    pub(super) fn exchange(&mut self, one: &str, other: &str) {
+        let moved = |key: &str| {
+            let rest =
+                |top: &str| key.strip_prefix(top).filter(|rest| rest.starts_with('/')).map(str::to_owned);
+            let to_other = rest(one).map(|rest| format!("{other}{rest}"));
+            to_other.or_else(|| rest(other).map(|rest| format!("{one}{rest}")))
+        };
+        let directories = self.directories.iter().filter_map(|(key, known)| {
+            Some((key.clone(), moved(key)?, Directory { listed: None, ..*known }))
+        });
+        let directories: Vec<_> = directories.collect();
+        for (old, ..) in &directories {
+            self.directories.pop(old);
+        }
+        for (_, new, known) in directories {
+            self.directories.put(new, known);
+        }
+        let is_top = |name: &str| name == one || name == other;
+        let names =
+            self.names.iter().map(|(name, _)| name).filter(|name| is_top(name) || moved(name).is_some());
+        let names: Vec<String> = names.cloned().collect();
+        for name in names {
+            self.names.pop(&name);
+        }
     }
 
     /// The service did not answer. It is left alone for a while. Answers whether that is news.
@@ -135,6 +173,39 @@ mod tests {
         known.forget_below("d");
         assert_eq!(known.directory("d/"), Directory::default());
         assert!(!known.directory_is_fresh("d/e/", now, TTL));
+    }
+
+    #[test]
+    fn what_was_asked_for_before_a_doubt_is_asked_for_again() {
+        let (mut known, began) = (Known::default(), Instant::now());
+        let listed = |at| Directory { listed: Some(at), ..Directory::default() };
+        let (doubt, later) = (began + TTL / 4, began + TTL / 2);
+        known.note_name("f", began);
+        known.doubt_all(doubt);
+        // A listing that was under way.
+        known.note_directory("d/", listed(began));
+        assert!(!known.name_is_fresh("f", later, TTL) && !known.directory_is_fresh("d/", later, TTL));
+        known.note_name("f", later);
+        known.note_directory("d/", listed(later));
+        assert!(known.name_is_fresh("f", later, TTL) && known.directory_is_fresh("d/", later, TTL));
+    }
+
+    #[test]
+    fn what_is_known_of_two_trees_changes_places_with_them() {
+        let (mut known, now) = (Known::default(), Instant::now());
+        let listed = Directory { listed: Some(now), ..Directory::default() };
+        known.note_directory("d/", Directory { slash_marker: true, ..listed });
+        known.note_directory("d/e/", Directory { big: true, ..listed });
+        known.note_directory("f/", listed);
+        known.note_directory("ff/", listed);
+        known.note_name("f/one", now);
+        known.exchange("d", "f");
+        assert_eq!(known.directory("f/"), Directory { slash_marker: true, ..Directory::default() });
+        assert_eq!(known.directory("f/e/"), Directory { big: true, ..Directory::default() });
+        for gone in ["d/", "d/e/"] {
+            assert_eq!(known.directory(gone), Directory::default(), "{gone}");
+        }
+        assert!(!known.name_is_fresh("f/one", now, TTL) && known.directory_is_fresh("ff/", now, TTL));
     }
 
     #[test]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use tokio::sync::watch;
 
 use super::Mirror;
 use super::refresh::is_away;
@@ -23,32 +22,11 @@ const PARALLEL: usize = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// What an earlier mount left.
-#[derive(Debug)]
-pub(super) struct OldLeases {
-    /// Whether all of it was given back.
-    settled: watch::Sender<bool>,
-}
-
-impl Default for OldLeases {
-    fn default() -> Self {
-        Self { settled: watch::Sender::new(false) }
-    }
-}
-
-impl OldLeases {
-    /// Waits until everything was given back.
-    pub(super) async fn settled(&self) {
-        // The sender is ours, so this ends with the answer only.
-        let _ = self.settled.subscribe().wait_for(|settled| *settled).await;
-    }
-}
-
 /// Gives back what an earlier mount left, in the background, until all of it is.
 pub(super) async fn start(mirror: &Arc<Mirror>) -> Result<()> {
     let mut left = mirror.sidecars.noted_leases().await?;
     if left.is_empty() {
-        mirror.old_leases.settled.send_replace(true);
+        mirror.old_leases.settle();
         return Ok(());
     }
     tracing::info!(count = left.len(), "giving back leases of a mount that did not end in order");
@@ -59,7 +37,7 @@ pub(super) async fn start(mirror: &Arc<Mirror>) -> Result<()> {
             let Some(strong) = mirror.upgrade() else { return };
             left = strong.give_back_all(left).await;
             if left.is_empty() {
-                strong.old_leases.settled.send_replace(true);
+                strong.old_leases.settle();
                 return;
             }
             drop(strong);
@@ -71,9 +49,10 @@ pub(super) async fn start(mirror: &Arc<Mirror>) -> Result<()> {
 }
 
 impl Mirror {
-    /// Waits until the leases that an earlier mount left have been given back, or `patience` is over.
-    pub async fn old_leases_settled(&self, patience: Duration) -> bool {
-        tokio::time::timeout(patience, self.old_leases.settled()).await.is_ok()
+    /// Waits until what an earlier mount left is dealt with (leases it held, renames it was doing), or `patience` is over.
+    pub async fn leftovers_settled(&self, patience: Duration) -> bool {
+        let settled = async { futures_util::join!(self.old_leases.settled(), self.old_changes.settled()) };
+        tokio::time::timeout(patience, settled).await.is_ok()
     }
 
     /// Gives leases back; answers those of which the service said nothing.

@@ -22,10 +22,12 @@ mod cache;
 mod chunks;
 mod content;
 mod early;
+mod exchange;
 mod fetch;
 mod journal;
 mod known;
 mod leases;
+mod legs;
 mod moving;
 mod options;
 mod push;
@@ -33,7 +35,9 @@ mod queue;
 mod refresh;
 mod remove;
 mod rename;
+mod settled;
 mod state;
+mod sweep;
 mod turns;
 mod upload;
 
@@ -60,11 +64,11 @@ use content::Contents;
 use early::Early;
 use journal::Left;
 use known::Known;
-use leases::OldLeases;
 pub use options::MirrorOptions;
 use queue::Queue;
+use settled::Settled;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
-use turns::Turns;
+use turns::{Scope, Turn, Turns};
 
 /// The folder in the container that mounts keep for themselves.
 const OWN_FOLDER: &str = ".leasefs";
@@ -116,7 +120,10 @@ pub struct Mirror {
     /// Whether the service can make a block of a part of a blob, as far as is known.
     copies_ranges: AtomicBool,
     queue: Arc<Queue>,
-    old_leases: OldLeases,
+    /// Leases that an earlier mount left were given back.
+    old_leases: Settled,
+    /// Renames that an earlier mount left were finished, and changes of what it was removing or renaming are decided about.
+    old_changes: Settled,
     /// Told when a rename could not be finished.
     leftovers: Arc<Notify>,
     /// Marks of the renames that this mirror works on.
@@ -171,7 +178,8 @@ impl Mirror {
             early: Early::default(),
             copies_ranges: AtomicBool::new(true),
             queue: Arc::new(Queue::of(sidecars.unpushed_names(None))),
-            old_leases: OldLeases::default(),
+            old_leases: Settled::default(),
+            old_changes: Settled::default(),
             leftovers: Arc::default(),
             renaming: Mutex::default(),
             left: Mutex::default(),
@@ -196,6 +204,28 @@ impl Mirror {
     /// Where the blob of that name is here.
     fn here(&self, name: &BlobName) -> BlobPath {
         BlobPath::new(self.home.clone(), name.clone())
+    }
+
+    /// A turn on these names. An exchange that this mount had to leave in the middle of them is undone first.
+    async fn turn_on(&self, scopes: Vec<Scope>) -> Result<Turn> {
+        loop {
+            self.undo_left(Some(&scopes)).await?;
+            let turn = self.turns.take(scopes.clone()).await;
+            // Whoever had the turn before may have failed to undo one.
+            if self.left.lock().touching(Some(&scopes)).is_empty() {
+                return Ok(turn);
+            }
+        }
+    }
+
+    /// A turn on one name.
+    async fn turn_on_name(&self, name: &BlobName) -> Result<Turn> {
+        self.turn_on(vec![Scope::Name(name.as_str().to_owned())]).await
+    }
+
+    /// Where the blob with this name of the container is there.
+    fn in_container(&self, name: &str) -> Result<BlobPath> {
+        Ok(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
     }
 
     /// Blobs that the mirror has below a name, with their versions.
@@ -224,6 +254,16 @@ impl Upstream for Mirror {
 
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         self.note_change(name, what)
+    }
+
+    fn in_place(&self, name: &BlobName) -> Result<()> {
+        let _changing = self.note_change(name, Changed::Everything)?;
+        self.sidecars.set_in_place(name, true);
+        Ok(())
+    }
+
+    fn at_rest(&self, name: &BlobName) {
+        self.sidecars.set_in_place(name, false);
     }
 
     async fn send_early(
@@ -257,7 +297,7 @@ impl Upstream for Mirror {
         self.remove_there(name, fence).await
     }
 
-    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
+    async fn remove_moved(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<Settling> {
         self.remove_wherever(name, perhaps_at).await
     }
 
@@ -267,8 +307,9 @@ impl Upstream for Mirror {
         to: &BlobName,
         mode: RenameMode,
         fence: Fence,
-    ) -> Result<Settling> {
-        self.rename_there(from, to, mode, fence).await
+        here: &(dyn Fn() -> Result<()> + Send + Sync),
+    ) -> Result<()> {
+        self.rename_everywhere(from, to, mode, fence, here).await
     }
 
     async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {

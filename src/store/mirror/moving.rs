@@ -1,7 +1,8 @@
 //! Moving single blobs at the service: copy under conditions, then delete under conditions.
 //!
 //! Copies carry the rename's mark and the version they were made of in their metadata, so that a copy whose answer was
-//! lost, or that an earlier attempt made, is known as the rename's own, and is not taken for a copy of a later version.
+//! lost, or that an earlier attempt made, is known as the rename's own, and is not taken for a copy of a later version. A
+//! copy of a copy that the same rename made tells of the version that was there before the first.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ const OVERWRITTEN: ETag = ETag(0);
 /// A blob that was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moved {
-    /// The version that was moved.
+    /// The version that was there before the rename touched it.
     pub(super) was: ETag,
     /// The version it has become.
     pub(super) is: ETag,
@@ -38,7 +39,18 @@ pub(super) struct Move<'m> {
     pub(super) target: Preconditions,
     /// The lease that is held on the source.
     pub(super) lease: Option<LeaseId>,
+    /// The rename's.
     pub(super) token: &'m str,
+    /// Tells the copies of one leg of a rename from those of its others; nothing if it has only one.
+    pub(super) leg: &'m str,
+}
+
+impl Move<'_> {
+    /// What the copy of `found` is known by.
+    fn mark(&self, found: &BlobProperties) -> String {
+        let was = origin_of(found, self.token);
+        format!("{}{}{BETWEEN}{:X}", self.token, self.leg, was.0)
+    }
 }
 
 impl Mirror {
@@ -70,14 +82,14 @@ impl Mirror {
             };
             crash_point("rename_after_copy");
             self.delete_moved(one, found.etag, is).await?;
-            return Ok(Some(Moved { was: found.etag, is }));
+            return Ok(Some(Moved { was: origin_of(&found, one.token), is }));
         }
         Err(StoreError::SourceConditionNotMet)
     }
 
     /// Copies a version, or finds the copy that was made already; tells its version.
     pub(super) async fn copy_marked(&self, found: &BlobProperties, one: &Move<'_>) -> Result<ETag> {
-        let mark = format!("{}{BETWEEN}{:X}", one.token, found.etag.0);
+        let mark = one.mark(found);
         let mut metadata = found.metadata.clone();
         metadata.insert(PUSH_TOKEN.to_owned(), mark.clone());
         let source =
@@ -104,7 +116,7 @@ impl Mirror {
         match self.version(one.to).await {
             Ok(Some(copy)) if in_doubt && is_it(&copy) => Ok(copy.etag),
             // The rename's own, but of an earlier version: it gives way.
-            Ok(Some(copy)) if in_doubt && !is_away(&refusal) && is_marked(&copy, one.token) => {
+            Ok(Some(copy)) if in_doubt && !is_away(&refusal) && is_marked(&copy, one.token, one.leg) => {
                 let ours = Preconditions::if_version(copy.etag);
                 let copy = self.service.copy_blob(&source, one.to, request, &ours).await?;
                 Ok(if is_it(&copy) { copy.etag } else { OVERWRITTEN })
@@ -139,14 +151,24 @@ impl Mirror {
     }
 }
 
-/// Whether a version was made by the rename with this token, of whatever version.
-pub(super) fn is_marked(blob: &BlobProperties, token: &str) -> bool {
-    origin(blob, token).is_some()
+/// Whether a version was made by this leg of the rename with this token, of whatever version.
+pub(super) fn is_marked(blob: &BlobProperties, token: &str, leg: &str) -> bool {
+    mark(blob, token).is_some_and(|(of, _)| of == leg)
+}
+
+/// Whether a version was made by the rename with this token, on whatever leg.
+pub(super) fn is_own(blob: &BlobProperties, token: &str) -> bool {
+    mark(blob, token).is_some()
 }
 
 /// Which version a copy of the rename with this token was made of.
 pub(super) fn marked_version(copy: &BlobProperties, token: &str) -> Option<ETag> {
-    u64::from_str_radix(origin(copy, token)?, 16).ok().map(ETag)
+    mark(copy, token).map(|(_, was)| was)
+}
+
+/// The version that was there before the rename with this token touched it.
+pub(super) fn origin_of(blob: &BlobProperties, token: &str) -> ETag {
+    marked_version(blob, token).unwrap_or(blob.etag)
 }
 
 /// Whether a version is a copy that some rename made of the version `was`.
@@ -155,7 +177,8 @@ pub(super) fn is_copy_of(copy: &BlobProperties, was: ETag) -> bool {
     mark.is_some_and(|(_, version)| u64::from_str_radix(version, 16) == Ok(was.0))
 }
 
-/// What the mark of a rename says after its token.
-fn origin<'b>(blob: &'b BlobProperties, token: &str) -> Option<&'b str> {
-    blob.metadata.get(PUSH_TOKEN)?.strip_prefix(token)?.strip_prefix(BETWEEN)
+/// What the mark of a rename says after its token: the leg, and the version.
+fn mark<'b>(blob: &'b BlobProperties, token: &str) -> Option<(&'b str, ETag)> {
+    let (leg, version) = blob.metadata.get(PUSH_TOKEN)?.strip_prefix(token)?.split_once(BETWEEN)?;
+    Some((leg, ETag(u64::from_str_radix(version, 16).ok()?)))
 }

@@ -90,7 +90,7 @@ impl Mirror {
                 shortest: length,
                 token: new_token(),
                 unchecked: false,
-                removing: false,
+                leaving: false,
             });
             let ranges = match (old.ranges, what) {
                 (None, _) | (_, Changed::Everything) => None,
@@ -100,7 +100,7 @@ impl Mirror {
                     Some(compact(known))
                 }
             };
-            Unpushed { ranges, shortest: old.shortest.min(length), removing: false, ..old }
+            Unpushed { ranges, shortest: old.shortest.min(length), leaving: false, ..old }
         })?;
         Ok(Changing::until_dropped(announced))
     }
@@ -123,7 +123,7 @@ impl Mirror {
 
     /// Pushes a name in its turn.
     pub(super) async fn push_now(&self, name: &BlobName, fence: Fence) -> Result<()> {
-        let _turn = self.turns.take_name(name.as_str()).await;
+        let _turn = self.turn_on_name(name).await?;
         self.push_in_turn(name, fence).await
     }
 
@@ -135,7 +135,10 @@ impl Mirror {
             let reader = match self.store.reader(&self.here(name)) {
                 Ok(reader) => reader,
                 // It was removed meanwhile, or never made.
-                Err(StoreError::BlobNotFound(_)) => return self.sidecars.settle(name, number).map(|_| ()),
+                Err(StoreError::BlobNotFound(_)) => {
+                    self.sidecars.set_in_place(name, false);
+                    return self.sidecars.settle(name, number).map(|_| ());
+                }
                 Err(error) => return Err(error),
             };
             let sidecar = self.sidecars.get(name)?;
@@ -159,9 +162,6 @@ impl Mirror {
                 Err(StoreError::InvalidBlockList | StoreError::InvalidBlockId) if trust_blocks => {
                     trust_blocks = false;
                     self.still_there(&push).await?;
-                }
-                Err(error) if entry.removing && self.is_gone(&push, &error).await => {
-                    return self.finish_removal(name);
                 }
                 Err(error) if is_refusal(&error) => self.own_version(&push, error).await?,
                 Err(error) => return Err(error),
@@ -214,21 +214,6 @@ impl Mirror {
         }
     }
 
-    /// Whether a push was refused because the blob is not there any more.
-    async fn is_gone(&self, push: &Push<'_>, refusal: &StoreError) -> bool {
-        is_refusal(refusal) && matches!(self.version(&push.at).await, Ok(None))
-    }
-
-    /// A mount died while it removed a blob, and the service does not have it any more: nor has the mirror now.
-    fn finish_removal(&self, name: &BlobName) -> Result<()> {
-        self.store.discard(&self.here(name), &Preconditions::default())?;
-        self.sidecars.forget(name)?;
-        self.sidecars.drop_unpushed(name)?;
-        self.queue.forget(name);
-        self.known.lock().forget(name.as_str());
-        Ok(())
-    }
-
     /// A push was refused. If the version in its way is its own, of an attempt that was never answered, it goes on from
     /// that one; if not, the refusal stands.
     async fn own_version(&self, push: &Push<'_>, refusal: StoreError) -> Result<()> {
@@ -250,14 +235,20 @@ impl Mirror {
 
     /// [`Upstream::give_up`].
     pub(super) async fn forget_changes(&self, name: &BlobName, version: ETag) -> Result<()> {
-        let _turn = self.turns.take_name(name.as_str()).await;
+        let _turn = self.turn_on_name(name).await?;
         if self.store.find(&self.here(name))?.blob.is_none_or(|blob| blob.etag != version) {
             // Whoever made another version since pushes that one, and hears of it.
             return Ok(());
         }
+        self.let_go(name, version).await
+    }
+
+    /// The service's version takes the place of this one, whose changes are not pushed. For whoever has the turn.
+    pub(super) async fn let_go(&self, name: &BlobName, version: ETag) -> Result<()> {
         self.sidecars.forget(name)?;
         self.sidecars.drop_unpushed(name)?;
         self.queue.forget(name);
+        self.known.lock().forget(name.as_str());
         // From here on a refresh would do the same, some time.
         let still = Preconditions::if_version(version);
         match self.service.blob_properties(&self.there(name)?, None, &Preconditions::default()).await {

@@ -141,18 +141,27 @@ impl Queue {
 
     /// A name that was moved is pushed under its new one.
     pub(super) fn rename(&self, from: &BlobName, to: &BlobName) {
-        let (found, queued) = {
+        self.rename_all(&[(from, to)]);
+    }
+
+    /// The same for several at once, some of which may have changed places.
+    pub(super) fn rename_all(&self, moves: &[(&BlobName, &BlobName)]) {
+        let marks: Vec<(bool, bool)> = {
             let state = self.state.lock();
             // Whoever was about to push the old name finds nothing there any more.
-            let queued = state.queued.contains(from) || state.working.contains_key(from);
-            (state.found.contains(from), queued)
+            let queued = |from| state.queued.contains(from) || state.working.contains_key(from);
+            moves.iter().map(|(from, _)| (state.found.contains(*from), queued(*from))).collect()
         };
-        self.forget(from);
-        if found {
-            self.state.lock().found.insert(to.clone());
+        for (from, _) in moves {
+            self.forget(from);
         }
-        if queued {
-            self.add(to);
+        for ((_, to), (found, queued)) in moves.iter().zip(marks) {
+            if found {
+                self.state.lock().found.insert((*to).clone());
+            }
+            if queued {
+                self.add(to);
+            }
         }
     }
 
@@ -194,6 +203,8 @@ async fn work(queue: Arc<Queue>, mirror: Weak<Mirror>) {
     while let Some(name) = queue.next().await {
         let Some(mirror) = mirror.upgrade() else { return };
         mirror.old_leases.settled().await;
+        // What is pushed to the name of a blob that is to be moved would stay there.
+        mirror.old_changes.settled().await;
         let answered = mirror.push_queued(&name).await;
         queue.done(&name);
         if answered {
@@ -285,5 +296,22 @@ impl Mirror {
 
     fn length_here(&self, name: &BlobName) -> Result<u64> {
         Ok(self.store.find(&self.here(name))?.blob.map_or(0, |blob| blob.size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_change_places_are_queued_under_their_new_ones() {
+        let [one, other] = ["one", "other"].map(|name| BlobName::new(name).unwrap());
+        let queue = Queue::default();
+        queue.add(&one);
+        queue.state.lock().found.insert(other.clone());
+        queue.rename_all(&[(&one, &other), (&other, &one)]);
+        let queued = |name| queue.state.lock().queued.contains(name);
+        assert_eq!((queued(&one), queued(&other)), (false, true));
+        assert_eq!((queue.was_found(&one), queue.was_found(&other)), (true, false));
     }
 }

@@ -22,7 +22,7 @@ use crate::share::Moment;
 use crate::store::embedded::Adopted;
 use crate::store::upstream::Standing;
 use crate::store::{
-    BlobName, BlobProperties, BlobStore, ListItem, ListQuery, LocalStore, Metadata, NewContent,
+    BlobName, BlobProperties, BlobStore, ETag, ListItem, ListQuery, LocalStore, Metadata, NewContent,
     Preconditions, Result, StoreError,
 };
 
@@ -323,14 +323,18 @@ impl Mirror {
         loop {
             let page = self.store.list_blobs(&self.home, &query).await?;
             for item in page.items {
+                let is_prefix = matches!(item, ListItem::Prefix { .. });
                 let (ListItem::Blob { name, .. } | ListItem::Prefix { name, .. }) = item else { continue };
                 let plain = name.strip_suffix('/').unwrap_or(&name);
-                let there = listing.has_seen(plain) || listing.has_seen(&format!("{plain}/"));
-                if there || name == listing.prefix || is_own(plain) {
+                if name == listing.prefix || is_own(plain) || listing.has_seen(&format!("{plain}/")) {
                     continue;
                 }
-                if let Ok(name) = BlobName::new(plain) {
-                    self.take_absence(listing.since, &name)?;
+                let Ok(own) = BlobName::new(plain) else { continue };
+                if !listing.has_seen(plain) {
+                    self.take_absence(listing.since, &own)?;
+                } else if is_prefix && !self.is_folder(&own)? {
+                    // A directory became a file.
+                    self.take_absence_below(listing.since, &own)?;
                 }
             }
             tokio::task::yield_now().await;
@@ -346,6 +350,16 @@ impl Mirror {
         // Before the question, as in `take_over`.
         let mut mirrored = self.mirrored_below(name)?;
         mirrored.extend(self.store.find(&self.here(name))?.blob.map(|blob| (name.clone(), blob.etag)));
+        self.take_away(since, name, mirrored)
+    }
+
+    /// The same for what is below a name that is there.
+    fn take_absence_below(&self, since: u64, name: &BlobName) -> Result<()> {
+        let mirrored = self.mirrored_below(name)?;
+        if mirrored.is_empty() { Ok(()) } else { self.take_away(since, name, mirrored) }
+    }
+
+    fn take_away(&self, since: u64, name: &BlobName, mirrored: Vec<(BlobName, ETag)>) -> Result<()> {
         let unpushed = self.sidecars.is_unpushed_below(name.as_str());
         if unpushed || self.turns.disturbed(since).includes_below(name.as_str()) {
             return Ok(());
@@ -362,6 +376,12 @@ impl Mirror {
         }
         self.known.lock().forget(name.as_str());
         Ok(())
+    }
+
+    /// Whether the mirror's blob of that name stands for a directory.
+    pub(super) fn is_folder(&self, name: &BlobName) -> Result<bool> {
+        let blob = self.store.find(&self.here(name))?.blob;
+        Ok(blob.is_some_and(|blob| blob.metadata.contains_key(IS_FOLDER)))
     }
 
     /// Waits for an answer of the service, not longer than the patience. A blob or container that is not there is the

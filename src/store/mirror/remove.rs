@@ -8,22 +8,22 @@ use super::moving::is_copy_of;
 use super::refresh::IS_FOLDER;
 use super::state::{Sidecar, Unpushed};
 use super::turns::Scope;
-use super::{Mirror, PUSH_TOKEN};
+use super::{Mirror, OWN_FOLDER, PUSH_TOKEN};
 use crate::store::upstream::{Fence, Settling, Upstream};
 use crate::store::{
-    BlobName, BlobPath, BlobStore, DeleteSnapshots, ListItem, ListQuery, LocalStore, NewContent,
-    Preconditions, Result, StoreError, crash_point,
+    BlobName, BlobPath, BlobProperties, BlobStore, DeleteSnapshots, ETag, ListItem, ListQuery, LocalStore,
+    NewContent, Preconditions, Result, StoreError, crash_point,
 };
 
 impl Mirror {
     /// [`Upstream::remove`].
     pub(super) async fn remove_there(&self, name: &BlobName, fence: Fence) -> Result<Settling> {
-        let turn = self.turns.take_name(name.as_str()).await;
+        let turn = self.turn_on_name(name).await?;
         let maybe_sent = self.queue.holds(name);
         // It is dropped last: a mount that dies before must not be left with an older version that nobody removed.
-        let entry = self.sidecars.note_removing(name, true)?;
+        let entry = self.sidecars.note_leaving(name, true)?;
         if let Err(error) = self.delete_there(name, entry.as_ref(), maybe_sent, fence).await {
-            self.sidecars.note_removing(name, false)?;
+            self.sidecars.note_leaving(name, false)?;
             return Err(error);
         }
         crash_point("remove_there_after_delete");
@@ -35,27 +35,94 @@ impl Mirror {
     }
 
     /// [`Upstream::remove_moved`].
-    pub(super) async fn remove_wherever(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<()> {
-        let names = || std::iter::once(name).chain(perhaps_at);
+    pub(super) async fn remove_wherever(&self, name: &BlobName, perhaps_at: &[BlobName]) -> Result<Settling> {
+        let others = || perhaps_at.iter().filter(|other| *other != name);
+        let names = || std::iter::once(name).chain(others());
         // Not while the rename is being finished.
-        let scopes = names().map(|name| Scope::Name(name.as_str().to_owned())).collect();
-        let _turn = self.turns.take(scopes).await;
-        // It is noted elsewhere that the blob goes; a push must not meet its own removal.
-        self.sidecars.drop_unpushed(name)?;
-        self.queue.forget(name);
-        let Some(was) = self.sidecars.get(name)?.and_then(|sidecar| sidecar.there) else { return Ok(()) };
+        let turn = self.turn_on(names().map(|name| Scope::Name(name.as_str().to_owned())).collect()).await?;
+        // It is dropped last, as in `remove_there`.
+        let token = self.sidecars.note_leaving(name, true)?.map(|entry| entry.token);
+        let known_at = self.known_wherever(name, others().collect())?;
+        let was = known_at.map(|(_, was)| was);
         for name in names() {
             let at = self.there(name)?;
             let Some(found) = self.version(&at).await? else { continue };
-            if found.etag == was || is_copy_of(&found, was) {
-                let condition = Preconditions::if_version(found.etag);
-                match self.service.delete_blob(&at, DeleteSnapshots::Include, &condition).await {
-                    Ok(()) | Err(StoreError::BlobNotFound(_) | StoreError::ConditionNotMet) => {}
-                    Err(error) => return Err(error),
-                }
+            let is_it = was.is_some_and(|was| found.etag == was || is_copy_of(&found, was));
+            // Or made by a push whose answer nobody heard.
+            if is_it || (token.is_some() && found.metadata.get(PUSH_TOKEN) == token.as_ref()) {
+                self.keep_parent(name).await?;
+                self.delete_version(&at, &found).await?;
             }
         }
-        Ok(())
+        if let Some(was) = was
+            && others().next().is_some()
+        {
+            self.remove_aside(name, was).await?;
+        }
+        self.sidecars.drop_unpushed(name)?;
+        self.queue.forget(name);
+        if let Some((known_at, _)) = known_at {
+            self.sidecars.forget(known_at)?;
+        }
+        self.known.lock().forget(name.as_str());
+        Ok(Settling::until_dropped(turn))
+    }
+
+    /// Under which name the service's version of a blob is known that the mirror has under `name`, and which it is. A
+    /// rename that died before that went along has left it under one of the other names, and perhaps under `name` what is
+    /// known of another.
+    fn known_wherever<'n>(
+        &self,
+        name: &'n BlobName,
+        others: Vec<&'n BlobName>,
+    ) -> Result<Option<(&'n BlobName, ETag)>> {
+        let version_here = |name: &BlobName| -> Result<Option<ETag>> {
+            Ok(self.store.find(&self.here(name))?.blob.map(|blob| blob.etag))
+        };
+        let own = version_here(name)?;
+        for name in std::iter::once(name).chain(others.iter().copied()) {
+            if let Some(sidecar) = self.sidecars.get(name)?.filter(|sidecar| Some(sidecar.here) == own) {
+                return Ok(sidecar.there.map(|there| (name, there)));
+            }
+        }
+        // Changed here since it was pushed, unless it is another's.
+        let Some(sidecar) = self.sidecars.get(name)? else { return Ok(None) };
+        for other in others {
+            if version_here(other)? == Some(sidecar.here) {
+                return Ok(None);
+            }
+        }
+        Ok(sidecar.there.map(|there| (name, there)))
+    }
+
+    /// Removes what an exchange that was interrupted has put aside of the version `was` of a name.
+    async fn remove_aside(&self, name: &BlobName, was: ETag) -> Result<()> {
+        let prefix = format!("{OWN_FOLDER}/aside/");
+        let mut query = ListQuery { prefix, max: 1000, ..ListQuery::default() };
+        loop {
+            let page = self.service.list_blobs(&self.place.container, &query).await?;
+            for item in page.items {
+                let ListItem::Blob { name: aside, properties } = item else { continue };
+                let below = aside.strip_prefix(&query.prefix).and_then(|rest| rest.split_once('/'));
+                let is_its = below.is_some_and(|(_, rest)| name.as_str().ends_with(&format!("/{rest}")));
+                if is_its && is_copy_of(&properties, was) {
+                    self.delete_version(&self.in_container(&aside)?, &properties).await?;
+                }
+            }
+            query.marker = page.next;
+            if query.marker.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deletes this version, unless another has taken its place.
+    pub(super) async fn delete_version(&self, at: &BlobPath, version: &BlobProperties) -> Result<()> {
+        let condition = Preconditions::if_version(version.etag);
+        match self.service.delete_blob(at, DeleteSnapshots::Include, &condition).await {
+            Ok(()) | Err(StoreError::BlobNotFound(_) | StoreError::ConditionNotMet) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn delete_there(

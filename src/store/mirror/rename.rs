@@ -2,79 +2,66 @@
 //!
 //! ```text
 //!   note ─▶ for every blob: copy (if it is still that version, if the target is as expected) ─▶ delete (if still that
-//!   version) ─▶ note deleted ─▶ what is known here moves along
+//!   version) ─▶ note deleted ─▶ the blobs here move ─▶ what is known of them moves along
 //! ```
 //!
 //! A file that the service never had is renamed here only. A rename that is refused in the middle is renamed back.
+//!
+//! Changes that are not pushed (of files that are written in place there are always some) must not meet a rename that
+//! died half way: pushed to the old name they would undo it, and to the new one replace what was moved. So before the
+//! first blob is moved they are noted as [`leaving`](super::Unpushed::leaving), which makes them void once it is; they
+//! are taken out before the blobs here move, and put back under the new names after that.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
-use futures_util::{StreamExt, stream};
-
-use super::journal::{Note, Over, TOUCH};
-use super::moving::{Move, Moved, is_marked, marked_version};
+use super::Mirror;
+use super::journal::{Note, Over};
+use super::moving::{Move, Moved, is_marked};
 use super::refresh::{IS_FOLDER, is_away};
-use super::state::{Unpushed, new_token};
+use super::state::{Taken, new_token};
+use super::sweep::{Done, Met, Swept};
 use super::turns::Scope;
-use super::{Mirror, OWN_FOLDER};
 use crate::share::Moment;
 use crate::share::lease::LeaseId;
-use crate::store::upstream::{Fence, Settling, Upstream};
+use crate::store::upstream::{Fence, Upstream};
 use crate::store::{
-    BlobName, BlobPage, BlobPath, BlobProperties, DeleteSnapshots, ListItem, ListQuery, LocalStore,
-    Preconditions, RenameMode, Result, StoreError, crash_point,
+    BlobName, BlobPath, BlobProperties, ETag, LocalStore, Preconditions, RenameMode, Result, StoreError,
+    crash_point,
 };
 
-/// Blobs that are moved at a time.
-const PARALLEL: usize = 32;
-/// Blobs that are listed at a time.
-const PAGE: usize = 1000;
-
-/// What was moved, by the old name in the container.
-type Done = HashMap<String, Moved>;
-/// What an exchange moved from each of its names, as far as it is known.
-#[derive(Debug, Default)]
-struct Exchanged {
-    from: Option<Moved>,
-    to: Option<Moved>,
-}
-
-/// One of them as it ends: nothing was moved if it was not there any more.
-type MovedName = Result<(String, Option<Moved>)>;
+/// Moves the blobs here.
+pub(super) type Here<'h> = dyn Fn() -> Result<()> + Send + Sync + 'h;
 
 impl Mirror {
     /// [`Upstream::rename`].
-    pub(super) async fn rename_there(
+    pub(super) async fn rename_everywhere(
         &self,
         from: &BlobName,
         to: &BlobName,
         mode: RenameMode,
         fence: Fence,
-    ) -> Result<Settling> {
+        here: &Here<'_>,
+    ) -> Result<()> {
         let scopes = [from, to].map(|name| Scope::Tree(name.as_str().to_owned()));
-        let turn = self.turns.take(scopes.into()).await;
+        let turn = self.turn_on(scopes.into()).await?;
         let tree = self.is_tree(from)?;
         match mode {
             RenameMode::Exchange if tree || self.is_tree(to)? => {
-                return Err(StoreError::NotSupported("exchanging directories"));
+                self.exchange_trees(from, to, fence, turn, here).await
             }
-            RenameMode::Exchange => self.exchange(from, to, fence).await?,
+            RenameMode::Exchange => self.exchange_files(from, to, fence, here).await,
             RenameMode::Replace | RenameMode::NoReplace if !tree && self.was_never_there(from)? => {
                 self.keep_parent(from).await?;
-                self.rename_state(from, to, tree, &Done::new())?;
+                self.rename_here(from, to, tree, &Done::default(), here)
             }
             RenameMode::Replace | RenameMode::NoReplace => {
                 self.push_below(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
                 crash_point("rename_there_after_move");
-                self.rename_state(from, to, tree, &done)?;
+                self.rename_here(from, to, tree, &done, here)
             }
         }
-        crash_point("rename_there_after_state");
-        Ok(Settling::until_dropped(turn))
     }
 
     fn is_tree(&self, name: &BlobName) -> Result<bool> {
@@ -92,10 +79,7 @@ impl Mirror {
     /// Pushes what is not pushed of a tree, so that it can be moved there.
     async fn push_below(&self, top: &BlobName, fence: Fence) -> Result<()> {
         for name in self.sidecars.unpushed_names(Some(top.as_str())) {
-            if !self.was_never_there(&name)? {
-                self.push_in_turn(&name, Fence { lease: fence.lease.filter(|_| name == *top), ..fence })
-                    .await?;
-            }
+            self.push_in_turn(&name, Fence { lease: fence.lease.filter(|_| name == *top), ..fence }).await?;
         }
         Ok(())
     }
@@ -114,6 +98,7 @@ impl Mirror {
         let fresh = Note { version, tree, over, ..self.new_note(&at, &target)? };
         let mut note = self.left.lock().again(fresh);
         let token = note.token.clone();
+        self.note_all_leaving(from, to, true)?;
         self.renaming.lock().insert(token.clone());
         let done = async {
             // A tree's top is looked at when its turn comes.
@@ -125,7 +110,7 @@ impl Mirror {
                 self.note_rename(&note).await?;
             }
             crash_point("rename_after_note");
-            let mut done = Done::new();
+            let mut done = Done::default();
             match self.move_all(&note, fence.lease, found?, None, &mut done).await {
                 Ok(()) => self.end_rename(&note).await?,
                 // What was done is not known. The note stays: the caller or the background goes on with it.
@@ -143,13 +128,24 @@ impl Mirror {
         if let Err(error) = &done {
             if is_away(error) {
                 self.left.lock().add(note);
+            } else {
+                self.note_all_leaving(from, to, false)?;
             }
             self.leftovers.notify_one();
         }
         done
     }
 
-    fn new_note(&self, from: &BlobPath, to: &BlobPath) -> Result<Note> {
+    /// Changes of what is renamed and of what it replaces, or changes places with, are void once it is, or count again.
+    pub(super) fn note_all_leaving(&self, from: &BlobName, to: &BlobName, leaving: bool) -> Result<()> {
+        let below = |top: &BlobName| self.sidecars.unpushed_names(Some(top.as_str()));
+        for name in below(from).into_iter().chain(below(to)) {
+            self.sidecars.note_leaving(&name, leaving)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn new_note(&self, from: &BlobPath, to: &BlobPath) -> Result<Note> {
         Ok(Note {
             from: from.name.as_str().to_owned(),
             to: to.name.as_str().to_owned(),
@@ -158,6 +154,7 @@ impl Mirror {
             begun: None,
             over: Over::Anything,
             exchange: false,
+            leg: None,
             token: new_token(),
             owner: self.sidecars.owner()?,
         })
@@ -184,85 +181,50 @@ impl Mirror {
         newest: Option<Moment>,
         done: &mut Done,
     ) -> Result<()> {
-        let at = |name: &str| {
-            Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
-        };
-        let (from, to) = (at(&note.from)?, at(&note.to)?);
-        let one = Move { from: &from, to: &to, target: note.over.condition(), lease, token: &note.token };
+        let (from, to) = (self.in_container(&note.from)?, self.in_container(&note.to)?);
+        let (target, token) = (note.over.condition(), note.token.as_str());
+        let one = Move { from: &from, to: &to, target, lease, token, leg: "" };
         // The top comes last: as long as it is there, the directory is.
         if note.tree {
             self.move_below(note, newest, done).await?;
         }
         if let Some(moved) = self.move_blob(&one, known).await? {
-            done.insert(note.from.clone(), moved);
+            done.moved.insert(note.from.clone(), moved);
         } else if !note.tree {
             // Not there any more: perhaps because an earlier attempt moved it.
-            let ours = self.version(&to).await?.filter(|found| is_marked(found, &note.token));
+            let ours = self.version(&to).await?.filter(|found| is_marked(found, token, ""));
             let missing = || StoreError::BlobNotFound(note.from.clone());
             let is = ours.ok_or_else(missing)?.etag;
             if let Some(was) = note.version {
-                done.insert(note.from.clone(), Moved { was, is });
+                done.moved.insert(note.from.clone(), Moved { was, is });
             }
         }
         Ok(())
     }
 
-    /// Moves everything below the name of a note, a page at a time.
+    /// Moves everything below the name of a note.
     async fn move_below(&self, note: &Note, newest: Option<Moment>, done: &mut Done) -> Result<()> {
-        let prefix = format!("{}/", note.from);
-        let mut query = ListQuery { prefix, max: PAGE, ..ListQuery::default() };
-        let mut touched = Instant::now();
-        let mut seen = 0;
-        loop {
-            let page = self.service.list_blobs(&self.place.container, &query).await?;
-            seen += page.items.len() as u64;
-            query.marker.clone_from(&page.next);
-            let mut moves = stream::iter(self.moves(note, page, newest)?).buffer_unordered(PARALLEL);
-            let mut failed = Ok(());
-            while let Some(moved) = moves.next().await {
-                match moved {
-                    Ok((name, Some(moved))) => {
-                        done.insert(name, moved);
-                        *self.moving.lock() = Some((done.len() as u64, seen));
-                    }
-                    Ok((_, None)) => {}
-                    // Those under way are waited for, so that all that was done can be undone.
-                    Err(error) => failed = failed.and(Err(error)),
-                }
-                if touched.elapsed() >= TOUCH {
-                    self.note_rename(note).await?;
-                    touched = Instant::now();
-                }
-            }
-            failed?;
-            if query.marker.is_none() {
-                return Ok(());
-            }
-        }
+        self.sweep(note, &note.from, done, |met| self.moves(note, met, newest)).await
     }
 
     /// The moves of one page, not begun yet.
     fn moves<'m>(
         &'m self,
         note: &'m Note,
-        page: BlobPage,
+        met: Vec<Met>,
         newest: Option<Moment>,
-    ) -> Result<Vec<impl Future<Output = MovedName> + Send + 'm>> {
-        let mut moves = Vec::with_capacity(page.items.len());
-        for item in page.items {
-            let ListItem::Blob { name, properties } = item else { continue };
-            let Some(rest) = name.strip_prefix(&*note.from) else { continue };
+    ) -> Result<Vec<impl Future<Output = Swept> + Send + 'm>> {
+        let mut moves = Vec::with_capacity(met.len());
+        for (rest, properties) in met {
             if newest.is_some_and(|newest| properties.modified > newest) {
                 continue;
             }
-            let place = |name: String| {
-                Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
-            };
-            let (from, to) = (place(name.clone())?, place(format!("{}{rest}", note.to))?);
+            let name = format!("{}{rest}", note.from);
+            let (from, to) = (self.in_container(&name)?, self.in_container(&format!("{}{rest}", note.to))?);
             moves.push(async move {
                 let target = Preconditions::if_absent();
-                let one = Move { from: &from, to: &to, target, lease: None, token: &note.token };
-                Ok((name, self.move_blob(&one, Some(properties)).await?))
+                let one = Move { from: &from, to: &to, target, lease: None, token: &note.token, leg: "" };
+                Ok(self.move_blob(&one, Some(properties)).await?.map(|moved| (name, moved)))
             });
         }
         Ok(moves)
@@ -270,7 +232,7 @@ impl Mirror {
 
     /// Renames back what was renamed, as far as that goes.
     async fn undo(&self, note: &Note, done: &Done) -> Result<()> {
-        if done.is_empty() {
+        if done.moved.is_empty() {
             return self.end_rename(note).await;
         }
         let (from, to) = (note.to.clone(), note.from.clone());
@@ -278,17 +240,20 @@ impl Mirror {
         let back = Note { from, to, over, version: None, begun: None, token: new_token(), ..note.clone() };
         self.note_rename(&back).await?;
         self.end_rename(note).await?;
-        self.finish(&back).await
+        self.redo(&back).await?;
+        self.end_rename(&back).await
     }
 
-    /// Does everything that a note asks for (again), and deletes it.
-    pub(super) async fn finish(&self, note: &Note) -> Result<()> {
-        let from = BlobPath::new(self.place.container.clone(), BlobName::new(note.from.as_str())?);
-        let now = self.version(&from).await?.map(|found| found.etag);
+    /// Does everything that a note asks for, again.
+    pub(super) async fn redo(&self, note: &Note) -> Result<()> {
+        if note.leg.is_some() {
+            return self.finish_trees(note.clone()).await;
+        }
+        let now = self.version(&self.in_container(&note.from)?).await?.map(|found| found.etag);
         if note.exchange {
             self.finish_exchange(note).await?;
         } else if note.version.is_none() || note.version == now {
-            match self.move_all(note, None, None, note.begun, &mut Done::new()).await {
+            match self.move_all(note, None, None, note.begun, &mut Done::default()).await {
                 // What somebody made meanwhile stays where it is.
                 Ok(())
                 | Err(
@@ -297,40 +262,42 @@ impl Mirror {
                 Err(error) => return Err(error),
             }
         }
-        self.end_rename(note).await
+        Ok(())
     }
 
-    /// What is known here moves along.
-    fn rename_state(&self, from: &BlobName, to: &BlobName, tree: bool, done: &Done) -> Result<()> {
+    /// What was renamed there is renamed here, and what is known of it moves along.
+    fn rename_here(
+        &self,
+        from: &BlobName,
+        to: &BlobName,
+        tree: bool,
+        done: &Done,
+        here: &Here<'_>,
+    ) -> Result<()> {
         self.sidecars.drop_unpushed(to)?;
         self.queue.forget(to);
-        let below = self.mirrored_below(from)?.into_iter().map(|(name, _)| name);
-        for name in std::iter::once(from.clone()).chain(below) {
+        let mut names = vec![from.clone()];
+        names.extend(self.mirrored_below(from)?.into_iter().map(|(name, _)| name));
+        let mut moves = Vec::with_capacity(names.len());
+        for name in names {
             let rest = name.as_str().strip_prefix(from.as_str()).unwrap_or_default();
             let new = BlobName::new(format!("{to}{rest}"))?;
-            let moved = done.get(&format!("{}{name}", self.place.prefix)).map(|moved| (moved.was, moved.is));
-            let entry = self.sidecars.drop_unpushed(&name)?;
-            match (entry, moved) {
-                // Never pushed: it will go over what is at the new name, if that is still the same.
-                (Some(entry), None)
-                    if self.sidecars.get(&name)?.is_none_or(|sidecar| sidecar.there.is_none()) =>
-                {
-                    self.sidecars.forget(&name)?;
-                    // What it changed has nothing to do with the version it will replace.
-                    let entry = Unpushed { ranges: None, ..entry };
-                    self.sidecars.restore_unpushed(&new, entry)?;
-                    self.queue.rename(&name, &new);
-                }
-                (entry, moved) => {
-                    self.sidecars.rename(&name, &new, moved)?;
-                    if let Some(entry) = entry {
-                        self.sidecars.restore_unpushed(&new, entry)?;
-                        self.queue.rename(&name, &new);
-                    }
-                }
-            }
+            let taken = self.sidecars.take_unpushed(&name)?;
+            moves.push((name, new, taken));
         }
-        self.contents.moved(from, to);
+        crash_point("rename_there_after_state");
+        here()?;
+        crash_point("rename_there_after_here");
+        for (name, new, taken) in moves {
+            let moved =
+                done.moved.get(&format!("{}{name}", self.place.prefix)).map(|moved| (moved.was, moved.is));
+            self.state_moves(&name, &new, taken, moved)?;
+        }
+        self.contents.moved(|name| {
+            let rest = name.as_str().strip_prefix(from.as_str())?;
+            let is_below = rest.is_empty() || rest.starts_with('/');
+            BlobName::new(format!("{to}{rest}")).ok().filter(|_| is_below)
+        });
         let mut known = self.known.lock();
         for name in [from, to] {
             known.forget(name.as_str());
@@ -341,80 +308,28 @@ impl Mirror {
         Ok(())
     }
 
-    /// Two blobs change places, by way of a third.
-    async fn exchange(&self, one: &BlobName, other: &BlobName, fence: Fence) -> Result<()> {
-        for name in [one, other] {
-            self.push_in_turn(name, Fence { lease: fence.lease.filter(|_| name == one), ..fence }).await?;
+    /// What is known of a blob, and not pushed of it, moves to its new name.
+    fn state_moves(
+        &self,
+        name: &BlobName,
+        new: &BlobName,
+        taken: Option<Taken>,
+        moved: Option<(ETag, ETag)>,
+    ) -> Result<()> {
+        let Some(taken) = taken else { return self.sidecars.rename(name, new, moved) };
+        let was_there = self.sidecars.get(name)?.is_some_and(|sidecar| sidecar.there.is_some());
+        if moved.is_none() && !was_there {
+            // Never pushed: it will go over what is at the new name, if that is still the same.
+            self.sidecars.forget(name)?;
+            // What it changed has nothing to do with the version it will replace.
+            self.sidecars.restore_unpushed(new, taken.of_anything())?;
+        } else {
+            // Void until the version it belongs to is known by its new name.
+            self.sidecars.restore_unpushed(new, taken.leaving())?;
+            self.sidecars.rename(name, new, moved)?;
+            self.sidecars.note_leaving(new, false)?;
         }
-        let (from, to) = (self.there(one)?, self.there(other)?);
-        let note = Note { exchange: true, ..self.new_note(&from, &to)? };
-        self.renaming.lock().insert(note.token.clone());
-        let done = async {
-            self.note_rename(&note).await?;
-            let aside = self.aside(&note)?;
-            let found = self.version(&to).await?.ok_or_else(|| StoreError::BlobNotFound(to.to_string()))?;
-            let step = Move {
-                from: &to,
-                to: &aside,
-                target: Preconditions::default(),
-                lease: None,
-                token: &note.token,
-            };
-            self.copy_marked(&found, &step).await?;
-            crash_point("exchange_after_aside");
-            let moved = self.finish_exchange(&note).await?;
-            self.end_rename(&note).await?;
-            Ok(moved)
-        };
-        let done: Result<Exchanged> = done.await;
-        self.renaming.lock().remove(&note.token);
-        if done.is_err() {
-            self.leftovers.notify_one();
-        }
-        let Exchanged { from, to } = done?;
-        let moved = |moved: Option<Moved>| moved.map(|moved| (moved.was, moved.is));
-        self.sidecars.exchange((one, moved(from)), (other, moved(to)))?;
-        self.contents.exchanged(one, other);
-        for name in [one, other] {
-            self.known.lock().forget(name.as_str());
-        }
+        self.queue.rename(name, new);
         Ok(())
-    }
-
-    fn aside(&self, note: &Note) -> Result<BlobPath> {
-        let name = BlobName::new(format!("{OWN_FOLDER}/aside/{}", note.token))?;
-        Ok(BlobPath::new(self.place.container.clone(), name))
-    }
-
-    /// The rest of an exchange whose second blob may have been put aside. Can be repeated.
-    async fn finish_exchange(&self, note: &Note) -> Result<Exchanged> {
-        let at = |name: &str| {
-            Ok::<_, StoreError>(BlobPath::new(self.place.container.clone(), BlobName::new(name)?))
-        };
-        let (from, to, aside) = (at(&note.from)?, at(&note.to)?, self.aside(note)?);
-        let mut done = Exchanged::default();
-        let Some(kept) = self.version(&aside).await? else { return Ok(done) };
-        let always = Preconditions::default();
-        let marked = async |at: &BlobPath| {
-            Ok::<_, StoreError>(self.version(at).await?.is_some_and(|found| is_marked(&found, &note.token)))
-        };
-        if !marked(&to).await? {
-            let found =
-                self.version(&from).await?.ok_or_else(|| StoreError::BlobNotFound(from.to_string()))?;
-            let step = Move { from: &from, to: &to, target: always.clone(), lease: None, token: &note.token };
-            let is = self.copy_marked(&found, &step).await?;
-            done.from = Some(Moved { was: found.etag, is });
-            crash_point("exchange_after_copy");
-        }
-        if !marked(&from).await? {
-            let step =
-                Move { from: &aside, to: &from, target: always.clone(), lease: None, token: &note.token };
-            let is = self.copy_marked(&kept, &step).await?;
-            done.to = marked_version(&kept, &note.token).map(|was| Moved { was, is });
-        }
-        match self.service.delete_blob(&aside, DeleteSnapshots::Include, &always).await {
-            Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(done),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -93,8 +93,9 @@ pub struct Unpushed {
     pub token: String,
     /// Whether the push may go over a version that somebody else made meanwhile.
     pub unchecked: bool,
-    /// The blob is being removed: should it be gone there, it is to go here, too.
-    pub removing: bool,
+    /// The blob is being removed, moved or replaced: should the service not have the version any more that it was changed
+    /// from, the change is void.
+    pub leaving: bool,
 }
 
 /// What is kept in memory of an unpushed entry.
@@ -104,6 +105,29 @@ struct Waiting {
     number: u64,
     /// Length of the content when it was last changed.
     bytes: u64,
+    /// Whether the content is written in place: then there may always be more.
+    in_place: bool,
+    /// [`Unpushed::leaving`].
+    leaving: bool,
+}
+
+/// An unpushed entry that was taken out, to be put back under another name.
+#[derive(Debug)]
+pub(super) struct Taken {
+    entry: Unpushed,
+    in_place: bool,
+}
+
+impl Taken {
+    /// Void, should the service not have the version any more that it was changed from.
+    pub(super) fn leaving(self) -> Self {
+        Self { entry: Unpushed { leaving: true, ..self.entry }, ..self }
+    }
+
+    /// Changed in every byte.
+    pub(super) fn of_anything(self) -> Self {
+        Self { entry: Unpushed { ranges: None, leaving: false, ..self.entry }, ..self }
+    }
 }
 
 /// All of them.
@@ -126,7 +150,8 @@ impl AllWaiting {
 
     /// Whether there is, or is going to be, a change behind the one of this number.
     fn has_more(&self, name: &str, number: u64) -> bool {
-        self.announced.contains_key(name) || self.names.get(name).is_some_and(|entry| entry.number != number)
+        self.announced.contains_key(name)
+            || self.names.get(name).is_some_and(|entry| entry.number != number || entry.in_place)
     }
 
     fn remove(&mut self, name: &str) {
@@ -188,16 +213,21 @@ impl Sidecars {
             (container(STATE).await?, container(BLOCKS).await?, container(UNPUSHED).await?);
         let leases = container(LEASES).await?;
         let stripes = std::array::from_fn(|_| Mutex::default());
-        let waiting = names_in(&store, &unpushed).await?;
-        Ok(Self {
-            store,
-            state,
-            blocks,
-            unpushed,
-            leases,
-            stripes,
-            waiting: Mutex::new(AllWaiting { names: waiting, ..AllWaiting::default() }),
-        })
+        let waiting = AllWaiting { names: names_in(&store, &unpushed).await?, ..AllWaiting::default() };
+        let waiting = Mutex::new(waiting);
+        let sidecars = Self { store, state, blocks, unpushed, leases, stripes, waiting };
+        sidecars.find_leaving()?;
+        Ok(sidecars)
+    }
+
+    /// Learns which of the entries that were found are of blobs that were being removed, moved or replaced.
+    fn find_leaving(&self) -> Result<()> {
+        let waiting = &mut self.waiting.lock().names;
+        for (name, waiting) in waiting {
+            let entry = self.read_unpushed(&BlobName::new(name.as_str())?)?;
+            waiting.leaving = entry.is_some_and(|entry| entry.leaving);
+        }
+        Ok(())
     }
 
     /// The sidecar of a name, if there is one that can be read.
@@ -299,9 +329,16 @@ impl Sidecars {
             self.write(&self.unpushed, name, &new)?;
         }
         let mut waiting = self.waiting.lock();
-        let number = waiting.names.get(name.as_str()).map_or(0, |entry| entry.number) + 1;
-        waiting.set(name.as_str(), Waiting { number, bytes });
+        let old = waiting.names.get(name.as_str()).copied().unwrap_or_default();
+        waiting.set(name.as_str(), Waiting { number: old.number + 1, bytes, leaving: new.leaving, ..old });
         Ok(())
+    }
+
+    /// Notes whether the content of a name with changes is written in place.
+    pub(super) fn set_in_place(&self, name: &BlobName, in_place: bool) {
+        if let Some(entry) = self.waiting.lock().names.get_mut(name.as_str()) {
+            entry.in_place = in_place;
+        }
     }
 
     /// Notes under which fence what is not pushed is to be pushed later, and how long the content is now.
@@ -309,8 +346,8 @@ impl Sidecars {
         let _one_at_a_time = self.stripe(name).lock();
         {
             let mut waiting = self.waiting.lock();
-            if let Some(Waiting { number, .. }) = waiting.names.get(name.as_str()).copied() {
-                waiting.set(name.as_str(), Waiting { number, bytes });
+            if let Some(old) = waiting.names.get(name.as_str()).copied() {
+                waiting.set(name.as_str(), Waiting { bytes, ..old });
             }
         }
         match self.read_unpushed(name)? {
@@ -321,15 +358,19 @@ impl Sidecars {
         }
     }
 
-    /// Notes that a blob with changes is being removed, or that it stays after all. Answers what is not pushed of it.
-    pub(super) fn note_removing(&self, name: &BlobName, removing: bool) -> Result<Option<Unpushed>> {
+    /// Notes that a blob with changes is being removed, moved or replaced, or that it stays after all. Answers what is not
+    /// pushed of it.
+    pub(super) fn note_leaving(&self, name: &BlobName, leaving: bool) -> Result<Option<Unpushed>> {
         let _one_at_a_time = self.stripe(name).lock();
         if !self.is_unpushed(name) {
             return Ok(None);
         }
         let Some(entry) = self.read_unpushed(name)? else { return Ok(None) };
-        let entry = Unpushed { removing, ..entry };
+        let entry = Unpushed { leaving, ..entry };
         self.write(&self.unpushed, name, &entry)?;
+        if let Some(waiting) = self.waiting.lock().names.get_mut(name.as_str()) {
+            waiting.leaving = leaving;
+        }
         Ok(Some(entry))
     }
 
@@ -348,16 +389,21 @@ impl Sidecars {
         Ok(true)
     }
 
-    /// Drops what is not pushed of a name; answers what it was.
-    pub(super) fn drop_unpushed(&self, name: &BlobName) -> Result<Option<Unpushed>> {
+    /// Drops what is not pushed of a name.
+    pub(super) fn drop_unpushed(&self, name: &BlobName) -> Result<()> {
+        self.take_unpushed(name).map(drop)
+    }
+
+    /// Takes out what is not pushed of a name.
+    pub(super) fn take_unpushed(&self, name: &BlobName) -> Result<Option<Taken>> {
         let _one_at_a_time = self.stripe(name).lock();
-        if !self.is_unpushed(name) {
+        let Some(Waiting { in_place, .. }) = self.waiting.lock().names.get(name.as_str()).copied() else {
             return Ok(None);
-        }
+        };
         let old = self.read_unpushed(name)?;
         self.delete(&self.unpushed, name)?;
         self.waiting.lock().remove(name.as_str());
-        Ok(old)
+        Ok(old.map(|entry| Taken { entry, in_place }))
     }
 
     /// Takes what is known of a blob along to its new name, whose version at the service is `there` now if it had the
@@ -379,8 +425,23 @@ impl Sidecars {
         self.replace(other, first.0, first.1)
     }
 
+    /// The same content has another version there by now.
+    pub(super) fn follow(&self, name: &BlobName, (was, is): (ETag, ETag)) -> Result<()> {
+        let layout = self.layout(name, was)?;
+        let mut follows = false;
+        self.update(name, |known| {
+            let known = known?;
+            follows = known.there == Some(was);
+            Some(if follows { Sidecar { there: Some(is), ..known } } else { known })
+        })?;
+        match layout.filter(|_| follows) {
+            Some(layout) => self.set_layout(name, &Layout { there: is, ..layout }),
+            None => Ok(()),
+        }
+    }
+
     /// What is known of a blob after it was moved.
-    fn moved(
+    pub(super) fn moved(
         &self,
         from: &BlobName,
         moved: Option<(ETag, ETag)>,
@@ -395,16 +456,24 @@ impl Sidecars {
         })
     }
 
-    fn replace(&self, name: &BlobName, sidecar: Option<Sidecar>, layout: Option<Layout>) -> Result<()> {
+    pub(super) fn replace(
+        &self,
+        name: &BlobName,
+        sidecar: Option<Sidecar>,
+        layout: Option<Layout>,
+    ) -> Result<()> {
         if let Some(layout) = layout {
             self.set_layout(name, &layout)?;
         }
         self.update(name, |_| sidecar).map(|_| ())
     }
 
-    /// Puts an entry back that was dropped, perhaps under another name.
-    pub(super) fn restore_unpushed(&self, name: &BlobName, entry: Unpushed) -> Result<()> {
-        self.note(name, entry.shortest, |_| entry)
+    /// Puts an entry back that was taken out, perhaps under another name.
+    pub(super) fn restore_unpushed(&self, name: &BlobName, taken: Taken) -> Result<()> {
+        let Taken { entry, in_place } = taken;
+        self.note(name, entry.shortest, |_| entry)?;
+        self.set_in_place(name, in_place);
+        Ok(())
     }
 
     /// A name for this mirror that no other mirror has.
@@ -445,6 +514,13 @@ impl Sidecars {
             noted.extend(self.noted_lease(&name)?.map(|id| (name, id)));
         }
         Ok(noted)
+    }
+
+    /// The names whose changes may be void.
+    pub(super) fn leaving_names(&self) -> Vec<BlobName> {
+        let waiting = &self.waiting.lock().names;
+        let leaving = waiting.iter().filter(|(_, entry)| entry.leaving);
+        leaving.filter_map(|(name, _)| BlobName::new(name.as_str()).ok()).collect()
     }
 
     /// Whether a name has changes that are not pushed.

@@ -28,7 +28,7 @@ impl Scope {
         }
     }
 
-    fn meets(&self, other: &Scope) -> bool {
+    pub(super) fn meets(&self, other: &Scope) -> bool {
         match (self, other) {
             (one, Scope::Name(name)) => one.includes(name),
             (Scope::Name(name), tree @ Scope::Tree(_)) => tree.includes(name),
@@ -46,6 +46,10 @@ fn below(name: &str, top: &str) -> bool {
 struct Request {
     number: u64,
     scopes: Vec<Scope>,
+    /// Nothing more is changed in this turn.
+    at_rest: bool,
+    /// Nobody waits for it any more, but it has not ended.
+    passed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -79,17 +83,37 @@ pub(super) struct Turn {
     number: u64,
 }
 
+impl Turn {
+    /// Nothing more is changed in this turn: what is listed from now on is what is there. Nobody else gets a turn yet.
+    pub(super) fn rest(&self) {
+        let mut state = self.inner.state.lock();
+        let own = state.asked.iter_mut().find(|request| request.number == self.number && !request.at_rest);
+        if let Some(request) = own {
+            request.at_rest = true;
+            let scopes = request.scopes.clone();
+            state.end(scopes);
+        }
+    }
+
+    /// Lets others work on the names, which go on counting as worked on: what is left of the work is done later.
+    pub(super) fn let_pass(&self) {
+        if let Some(request) =
+            self.inner.state.lock().asked.iter_mut().find(|asked| asked.number == self.number)
+        {
+            request.passed = true;
+        }
+        self.inner.progress.notify_waiters();
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut state = self.inner.state.lock();
-        state.clock += 1;
-        let now = state.clock;
         if let Some(index) = state.asked.iter().position(|request| request.number == self.number) {
             let request = state.asked.remove(index);
-            if state.ended.len() == REMEMBERED {
-                state.forgotten = state.ended.pop_front().map_or(now, |(ended, _)| ended);
+            if !request.at_rest {
+                state.end(request.scopes);
             }
-            state.ended.push_back((now, request.scopes));
         }
         drop(state);
         self.inner.progress.notify_waiters();
@@ -104,7 +128,7 @@ impl Turns {
             let mut state = self.inner.state.lock();
             state.clock += 1;
             let number = state.clock;
-            state.asked.push(Request { number, scopes });
+            state.asked.push(Request { number, scopes, at_rest: false, passed: false });
             Turn { inner: Arc::clone(&self.inner), number }
         };
         loop {
@@ -135,19 +159,30 @@ impl Turns {
         }
         let recent = state.ended.iter().rev().take_while(|(ended, _)| *ended > since);
         let ended = recent.flat_map(|(_, scopes)| scopes);
-        let scopes = state.asked.iter().flat_map(|request| &request.scopes).chain(ended).cloned().collect();
+        let working = state.asked.iter().filter(|request| !request.at_rest);
+        let scopes = working.flat_map(|request| &request.scopes).chain(ended).cloned().collect();
         Disturbed { all: false, scopes }
     }
 }
 
 impl State {
+    /// Work on these names is over.
+    fn end(&mut self, scopes: Vec<Scope>) {
+        self.clock += 1;
+        let now = self.clock;
+        if self.ended.len() == REMEMBERED {
+            self.forgotten = self.ended.pop_front().map_or(now, |(ended, _)| ended);
+        }
+        self.ended.push_back((now, scopes));
+    }
+
     fn is_first(&self, number: u64) -> bool {
         let Some(index) = self.asked.iter().position(|request| request.number == number) else {
             return true;
         };
         let own = &self.asked[index].scopes;
-        let earlier = self.asked[..index].iter().flat_map(|request| &request.scopes);
-        !earlier.into_iter().any(|scope| own.iter().any(|mine| mine.meets(scope)))
+        let earlier = self.asked[..index].iter().filter(|request| !request.passed);
+        !earlier.flat_map(|request| &request.scopes).any(|scope| own.iter().any(|mine| mine.meets(scope)))
     }
 }
 
@@ -195,6 +230,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_left_for_later_is_in_nobodys_way_and_counts_as_worked_on() {
+        let turns = Turns::default();
+        let left = turns.take(vec![tree("d")]).await;
+        let mut waiting = Box::pin(turns.take_name("d/f"));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        left.let_pass();
+        drop(waiting.now_or_never().expect("it lets pass whoever waits"));
+        drop(turns.take(vec![tree("d")]).now_or_never().expect("and whoever comes later"));
+        let since = turns.now();
+        assert!(turns.disturbed(since).includes("d/f"));
+        drop(left);
+        assert!(turns.disturbed(since).includes("d/f"), "it ended after that moment");
+        assert!(!turns.disturbed(turns.now()).includes("d/f"));
+    }
+
+    #[tokio::test]
     async fn a_listing_learns_which_names_were_worked_on() {
         let turns = Turns::default();
         drop(turns.take_name("before").await);
@@ -213,5 +264,20 @@ mod tests {
             drop(turns.take_name("x").await);
         }
         assert!(turns.disturbed(since).includes("anything"), "too long ago to know");
+    }
+
+    #[tokio::test]
+    async fn a_turn_at_rest_keeps_others_waiting_and_disturbs_no_listing() {
+        let turns = Turns::default();
+        let before = turns.now();
+        let turn = turns.take(vec![tree("moved")]).await;
+        turn.rest();
+        let after = turns.now();
+        assert!(turns.disturbed(before).includes("moved/x") && !turns.disturbed(after).includes("moved/x"));
+        assert!(turns.take_name("moved/x").now_or_never().is_none());
+        drop(turn);
+        assert!(!turns.disturbed(after).includes("moved"), "its end is no news");
+        drop(turns.take_name("moved/x").now_or_never().expect("it ended"));
+        assert!(turns.disturbed(after).includes("moved/x"));
     }
 }

@@ -187,7 +187,7 @@ impl Mirror {
             return Ok(Staged { block: block.clone(), kept: false });
         }
         let id = id();
-        self.service.put_block(&push.at, &id, BlobBody::from(bytes), push.fence.lease).await?;
+        self.service.put_block(&push.at, &id, summed(bytes).await?, push.fence.lease).await?;
         Ok(Staged { block: Block { id: id.0, len, digest: Some(digest) }, kept: false })
     }
 
@@ -287,6 +287,11 @@ pub(super) async fn digested(bytes: Bytes) -> Result<(Bytes, [u8; 16])> {
         (bytes, digest)
     };
     tokio::task::spawn_blocking(work).await.map_err(|_| closed())
+}
+
+/// A block as it is sent.
+pub(super) async fn summed(bytes: Bytes) -> Result<BlobBody> {
+    tokio::task::spawn_blocking(move || BlobBody::summed(bytes)).await.map_err(|_| closed())
 }
 
 /// A block id that no other block has.

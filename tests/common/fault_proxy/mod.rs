@@ -4,6 +4,7 @@
 //! signatures stay valid. Every fault is decided when the request's head is read, by [`Plan`].
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -33,6 +34,10 @@ struct Shared {
     delay: watch::Sender<Duration>,
     /// Whether nothing passes.
     cut: watch::Sender<bool>,
+    /// Requests of this kind do not pass.
+    held: watch::Sender<Option<&'static str>>,
+    /// How many of them wait.
+    waiting: AtomicUsize,
 }
 
 /// What becomes of the connection.
@@ -51,6 +56,8 @@ impl FaultProxy {
             plan: Mutex::default(),
             delay: watch::Sender::new(Duration::ZERO),
             cut: watch::Sender::new(false),
+            held: watch::Sender::new(None),
+            waiting: AtomicUsize::new(0),
         });
         let serving = Arc::clone(&shared);
         let listener = tokio::spawn(async move {
@@ -75,6 +82,16 @@ impl FaultProxy {
     pub(crate) fn cut(&self, cut: bool) {
         self.shared.cut.send_replace(cut);
     }
+
+    /// Requests of this kind, such as `PUT copy`, wait until they are let go.
+    pub(crate) fn hold(&self, kind: Option<&'static str>) {
+        self.shared.held.send_replace(kind);
+    }
+
+    /// How many requests are held.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::SeqCst)
+    }
 }
 
 impl Drop for FaultProxy {
@@ -92,6 +109,16 @@ impl Shared {
     async fn whole(&self) {
         let mut cut = self.cut.subscribe();
         cut.wait_for(|cut| !*cut).await.ok();
+    }
+
+    /// Waits until requests of this kind pass.
+    async fn let_go(&self, kind: &str) {
+        let mut held = self.held.subscribe();
+        if *held.borrow() == Some(kind) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            held.wait_for(|held| *held != Some(kind)).await.ok();
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 
     /// Waits until the line was cut and mended.
@@ -132,6 +159,7 @@ impl Line {
         let fault = shared.plan().next();
         let delay = *shared.delay.borrow();
         tokio::time::sleep(delay).await;
+        shared.let_go(&request.kind()).await;
         shared.whole().await;
         match fault {
             Some(Fault::DropBefore) => return Some(Next::End),
@@ -139,10 +167,13 @@ impl Line {
             Some(Fault::Busy) => return self.refuse(request, "503 Busy", "ServerBusy", shared).await,
             Some(Fault::Delay(more)) => tokio::time::sleep(more).await,
             Some(Fault::Freeze) => shared.thawed().await,
-            Some(Fault::DropAfter | Fault::ErrorAfter | Fault::Truncate) | None => {}
+            Some(Fault::DropAfter | Fault::ErrorAfter | Fault::Truncate | Fault::Garble) | None => {}
         }
         self.ask.write_all(&request.bytes).await.ok()?;
-        let sent = self.near.pass(request.request_length(), &mut self.ask).await?;
+        let sent = match fault {
+            Some(Fault::Garble) => self.garbled(request.request_length()).await?,
+            Some(_) | None => self.near.pass(request.request_length(), &mut self.ask).await?,
+        };
         let sent = sent + request.bytes.len() as u64;
         let kind = request.kind();
         let method = request.first_line().split(' ').next().unwrap_or_default();
@@ -177,6 +208,17 @@ impl Line {
                 Some(if over { Next::End } else { Next::Go })
             }
         }
+    }
+
+    /// Passes a body on with another first byte.
+    async fn garbled(&mut self, length: Length) -> Option<u64> {
+        let mut body = Vec::new();
+        let sent = self.near.pass(length, &mut body).await?;
+        if let Some(first) = body.first_mut() {
+            *first ^= 1;
+        }
+        self.ask.write_all(&body).await.ok()?;
+        Some(sent)
     }
 
     /// Half of an answer: of its body if it has one, else of its head.

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Delay(Duration),
     /// No answer until the line is thawed.
     Freeze,
+    /// The first byte of its body becomes another one.
+    Garble,
 }
 
 impl Fault {
@@ -51,6 +53,7 @@ impl FromStr for Fault {
             "truncate" => Fault::Truncate,
             "delay" => Fault::Delay(Duration::from_millis(100)),
             "freeze" => Fault::Freeze,
+            "garble" => Fault::Garble,
             other => return Err(format!("no fault is called {other}")),
         })
     }
