@@ -86,6 +86,7 @@ impl Engine {
         // Without the guards: a long upload must not stop the mount.
         if committed.is_err() {
             self.push_aside(file).await;
+            self.call_off(file.ino()).await;
             return committed;
         }
         self.push_file(file).await

@@ -330,6 +330,16 @@ impl Engine {
         }
     }
 
+    /// A change that the mirror did not take, because it has another version by now, was announced in vain: until that
+    /// is taken back, no other version of the service's would be taken, either. For callers without guards.
+    pub(super) async fn call_off(&self, ino: Ino) {
+        if let (Some(upstream), Ok(Some(name))) = (self.upstream(), self.nodes.blob_name(ino))
+            && let Err(error) = self.push_fenced(&**upstream, ino, &name).await
+        {
+            tracing::debug!(%name, %error, "what others changed is pushed later");
+        }
+    }
+
     fn is_named(&self, ino: Ino, name: &BlobName) -> bool {
         self.nodes.blob_name(ino).is_ok_and(|now| now.as_ref() == Some(name))
     }

@@ -260,3 +260,42 @@ async fn a_refused_right_is_an_error_and_nothing_is_lost() {
     rig.push("f").await.unwrap();
     assert_eq!(service.text("f").await.unwrap(), "one");
 }
+
+/// A commit can be refused here after it was announced; what is there then is the service's, and not here yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_announced_and_never_made_leaves_the_services_bytes() {
+    for what in [Changed::Everything, Changed::Ranges(&[0..3, 4..6])] {
+        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+        let rig = Rig::new(&service, folder.path()).await;
+        service.put("f", "theirs").await;
+        rig.list("").await;
+        drop(rig.mirror.will_change(&blob("f"), what).unwrap());
+        let ready = rig.mirror.content(&blob("f")).await.unwrap();
+        if let Some(fetch) = ready.fetch {
+            fetch.bring(0..6).await.unwrap();
+        }
+        let mut bytes = [0; 6];
+        rig.store.reader(&here("f")).unwrap().read_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"theirs", "{what:?}");
+        service.asked();
+        rig.push("f").await.unwrap();
+        assert_eq!(service.asked(), [], "there is nothing to push");
+        assert_eq!(rig.mirror.status().waiting_files, 0);
+    }
+}
+
+/// The same after the mount died in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_was_announced_before_a_death_is_not_pushed() {
+    for what in [Changed::Everything, Changed::Ranges(&[0..3])] {
+        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+        let rig = Rig::new(&service, folder.path()).await;
+        service.put("f", "theirs").await;
+        rig.list("").await;
+        drop(rig.mirror.will_change(&blob("f"), what).unwrap());
+        rig.close().await;
+        let rig = Rig::new(&service, folder.path()).await;
+        rig.all_pushed().await;
+        assert_eq!(service.text("f").await.as_deref(), Some("theirs"), "{what:?}");
+    }
+}

@@ -301,7 +301,7 @@ impl Requests {
         }
         let committed = engine.commit_shown(file, open.shown).await;
         if committed.is_err() {
-            self.call_off(file.ino()).await;
+            engine.call_off(file.ino()).await;
         }
         committed?;
         self.push(open).await

@@ -231,15 +231,6 @@ impl Requests {
         error
     }
 
-    /// A change that the mirror did not take, because it has another version by now, was announced in vain.
-    pub(super) async fn call_off(&self, ino: Ino) {
-        if let (Some(upstream), Ok(Some(name))) = (self.engine.upstream(), self.engine.nodes.blob_name(ino))
-            && let Err(error) = self.engine.push_fenced(&**upstream, ino, &name).await
-        {
-            tracing::debug!(%name, %error, "what others changed is pushed later");
-        }
-    }
-
     /// Removes a blob at the service. The caller removes it here while it has the answer.
     pub(super) async fn remove_there(
         &self,

@@ -164,11 +164,15 @@ impl Contents {
     fn look(&self, name: &BlobName) -> Result<(ETag, Option<Known>)> {
         let at = self.here(name);
         let missing = || StoreError::BlobNotFound(at.to_string());
+        let _tied = self.sidecars.tied();
         let blob = self.store.find(&at)?.blob.ok_or_else(missing)?;
         let version = blob.etag;
         let Some(sidecar) = self.sidecars.get(name)? else { return Ok((version, None)) };
         let Some(there) = sidecar.there else { return Ok((version, None)) };
         let (changed, shortest) = match self.sidecars.unpushed(name)? {
+            // A change that was announced and is not made, or never will be, is in none of these bytes. (What is written
+            // in place is, but then all of them are here.)
+            Some(_) if version == sidecar.here => (Vec::new(), blob.size),
             Some((Unpushed { ranges: None, .. }, _)) => return Ok((version, None)),
             Some((Unpushed { ranges: Some(ranges), shortest, .. }, _)) => (ranges, shortest),
             // Neither the version that the sidecar tells of nor a change of ours: its names must be refreshed first.

@@ -132,19 +132,12 @@ impl Mirror {
         let mut trust_blocks = true;
         for _ in 0..ATTEMPTS {
             let Some((entry, number)) = self.sidecars.unpushed(name)? else { return Ok(()) };
-            let reader = match self.store.reader(&self.here(name)) {
-                Ok(reader) => reader,
+            let Some((reader, sidecar)) = self.look_at(name)? else {
                 // It was removed meanwhile, or never made.
-                Err(StoreError::BlobNotFound(_)) => {
-                    self.sidecars.set_in_place(name, false);
-                    return self.sidecars.settle(name, number).map(|_| ());
-                }
-                Err(error) => return Err(error),
+                self.sidecars.set_in_place(name, false);
+                return self.sidecars.settle(name, number).map(|_| ());
             };
-            let sidecar = self.sidecars.get(name)?;
-            let version = reader.properties().etag;
-            if sidecar.as_ref().is_some_and(|sidecar| sidecar.here == version) && !self.queue.was_found(name)
-            {
+            if sidecar.as_ref().is_some_and(|sidecar| self.is_unchanged(name, &reader, sidecar)) {
                 return self.sidecars.settle(name, number).map(|_| ());
             }
             let base = sidecar.as_ref().and_then(|sidecar| Some((sidecar.there?, sidecar.size)));
@@ -168,6 +161,23 @@ impl Mirror {
             }
         }
         Err(StoreError::ConditionNotMet)
+    }
+
+    /// What the mirror has under a name, and what is known of it.
+    fn look_at(&self, name: &BlobName) -> Result<Option<(ContentReader, Option<Sidecar>)>> {
+        let _tied = self.sidecars.tied();
+        match self.store.reader(&self.here(name)) {
+            Ok(reader) => Ok(Some((reader, self.sidecars.get(name)?))),
+            Err(StoreError::BlobNotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a change was announced and not made. What an earlier mount left may have been written in place, under the
+    /// version that was there; but then all of its bytes are here.
+    fn is_unchanged(&self, name: &BlobName, reader: &ContentReader, sidecar: &Sidecar) -> bool {
+        sidecar.here == reader.properties().etag
+            && (sidecar.content != Presence::All || !self.queue.was_found(name))
     }
 
     /// Sends a change in the way that costs least.

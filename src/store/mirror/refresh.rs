@@ -228,6 +228,7 @@ impl Mirror {
         }
         let mut names = Vec::new();
         let mut versions = Vec::new();
+        let _tying = self.sidecars.tying();
         for (name, blob) in blobs {
             let at = self.here(&name);
             // In this order: a change that begins after the look makes the version another one, and is then not gone
@@ -267,13 +268,15 @@ impl Mirror {
         still: Preconditions,
     ) -> Result<()> {
         let version = (self.here(name), adopted(blob), still);
+        let _tying = self.sidecars.tying();
         match self.store.adopt(vec![version])?.pop() {
             Some(Some(made)) => self.tie(name, &made, blob),
             Some(None) | None => Ok(()),
         }
     }
 
-    /// Notes that a version here is one there, whose content is not here yet.
+    /// Notes that a version here is one there, whose content is not here yet. For whoever holds
+    /// [`tying`](super::Sidecars::tying).
     fn tie(&self, name: &BlobName, here: &BlobProperties, there: &BlobProperties) -> Result<()> {
         let content = if there.size == 0 { Presence::All } else { Presence::Nothing };
         let (etag, size) = (Some(there.etag), there.size);
@@ -285,6 +288,7 @@ impl Mirror {
     fn take_prefix(&self, since: u64, name: &BlobName, marked: bool) -> Result<()> {
         let at = self.here(name);
         let implicit = |here| Sidecar { there: None, here, size: 0, content: Presence::All, used: now() };
+        let _tying = self.sidecars.tying();
         // Before the question, as in `take_over`.
         let local = self.store.find(&at)?.blob;
         if marked || self.sidecars.is_unpushed(name) || self.turns.disturbed(since).includes(name.as_str()) {

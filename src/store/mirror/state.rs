@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -189,6 +189,8 @@ pub struct Sidecars {
     unpushed: ContainerName,
     leases: ContainerName,
     stripes: [Mutex<()>; STRIPES],
+    /// See [`tying`](Self::tying).
+    ties: RwLock<()>,
     /// Names that have an unpushed entry.
     waiting: Mutex<AllWaiting>,
 }
@@ -215,7 +217,8 @@ impl Sidecars {
         let stripes = std::array::from_fn(|_| Mutex::default());
         let waiting = AllWaiting { names: names_in(&store, &unpushed).await?, ..AllWaiting::default() };
         let waiting = Mutex::new(waiting);
-        let sidecars = Self { store, state, blocks, unpushed, leases, stripes, waiting };
+        let ties = RwLock::default();
+        let sidecars = Self { store, state, blocks, unpushed, leases, stripes, ties, waiting };
         sidecars.find_leaving()?;
         Ok(sidecars)
     }
@@ -228,6 +231,17 @@ impl Sidecars {
             waiting.leaving = entry.is_some_and(|entry| entry.leaving);
         }
         Ok(())
+    }
+
+    /// For whoever gives blobs of the mirror versions of the service, and then the sidecars that say so. In between a
+    /// version looks like a change that was made here.
+    pub(super) fn tying(&self) -> RwLockWriteGuard<'_, ()> {
+        self.ties.write()
+    }
+
+    /// For whoever compares a blob of the mirror with its sidecar.
+    pub(super) fn tied(&self) -> RwLockReadGuard<'_, ()> {
+        self.ties.read()
     }
 
     /// The sidecar of a name, if there is one that can be read.
