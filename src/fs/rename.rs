@@ -209,8 +209,10 @@ impl Engine {
             (RenameRule::Replace, Some(_)) => RenameMode::Replace,
         };
         if let Some(upstream) = self.upstream() {
-            // Our own leases were given up before; what is moved is what is there.
-            let fence = Fence { lease: shown.source, check_version: false };
+            // Our own leases were given up before. The fence is for what is not pushed yet; what is moved or replaced is
+            // what is there.
+            let check_version = self.config.fencing.concurrency.checks_version();
+            let fence = Fence { lease: shown.source, check_version };
             // The service has decided by then.
             let mode_here = if mode == RenameMode::NoReplace { RenameMode::Replace } else { mode };
             let local = self.local()?;

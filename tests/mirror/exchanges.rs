@@ -399,6 +399,26 @@ async fn an_exchange_that_failed_is_undone_later() {
     }
 }
 
+/// Also if the mount ends before anybody touches those names again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exchange_that_failed_is_undone_before_the_mount_ends() {
+    for after in [12, 30] {
+        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+        put_all(&service, BEFORE).await;
+        let rig = Rig::with(&service, folder.path(), curious()).await;
+        look(&rig).await;
+        service.fail_after(after, 1000, true);
+        let failed = rig.rename("a", "b", RenameMode::Exchange).await;
+        assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
+        assert!(!service.faults_end());
+        rig.mirror.drain(&|_| {}).await.unwrap();
+        rig.close().await;
+        let next = Rig::with(&service, folder.path(), curious()).await;
+        next.mirror.finish_renames().await.unwrap();
+        assert_eq!(all(&service).await, tree(BEFORE), "{after}");
+    }
+}
+
 /// A directory of other tools, with a slash at the end of its marker, is one with everything in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn markers_with_a_slash_change_places_too() {

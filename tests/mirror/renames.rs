@@ -169,3 +169,20 @@ async fn renames_survive_lost_answers() {
     assert_eq!(service.names().await, ["to0", "to1", "to2"]);
     assert_eq!(rig.list("").await, ["to0", "to1", "to2"]);
 }
+
+/// What is not pushed yet is pushed before it is moved, and not over somebody else's version.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_does_not_push_over_what_somebody_else_made() {
+    for mode in [RenameMode::Replace, RenameMode::Exchange] {
+        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+        let rig = Rig::new(&service, folder.path()).await;
+        rig.write_and_push("a", b"first").await.unwrap();
+        rig.write_and_push("b", b"other").await.unwrap();
+        rig.write("a", b"mine");
+        service.put("a", "theirs").await;
+        let refused = rig.rename("a", "b", mode).await;
+        assert!(matches!(refused, Err(StoreError::ConditionNotMet)), "{mode:?}: {refused:?}");
+        let there = (service.text("a").await.unwrap(), service.text("b").await.unwrap());
+        assert_eq!(there, ("theirs".to_owned(), "other".to_owned()), "{mode:?}");
+    }
+}

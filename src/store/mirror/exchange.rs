@@ -21,7 +21,6 @@ use super::state::Taken;
 use super::sweep::PARALLEL;
 use super::turns::{Scope, Turn};
 use super::{Mirror, OWN_FOLDER};
-use crate::share::lease::LeaseId;
 use crate::store::upstream::{Fence, Upstream};
 use crate::store::{
     BlobName, BlobPath, DeleteSnapshots, ETag, Preconditions, Result, StoreError, crash_point,
@@ -58,8 +57,8 @@ impl Mirror {
         if scopes[0].meets(&scopes[1]) {
             return Err(StoreError::InvalidRename { from: from.to_string(), to: to.to_string() });
         }
-        self.push_tree(from, fence.lease).await?;
-        self.push_tree(to, None).await?;
+        self.push_tree(from, fence).await?;
+        self.push_tree(to, Fence { lease: None, ..fence }).await?;
         // What goes aside is moved twice: rather the smaller one, as far as is known.
         let smaller = self.mirrored_below(from)?.len() < self.mirrored_below(to)?.len();
         let (one, other) = if smaller { (to, from) } else { (from, to) };
@@ -97,16 +96,13 @@ impl Mirror {
         self.exchange_here((one, other), &trip, here)
     }
 
-    /// Pushes what is not pushed of a tree, also what was never there.
-    async fn push_tree(&self, top: &BlobName, lease: Option<LeaseId>) -> Result<()> {
-        let mut waiting = Vec::new();
-        for name in self.sidecars.unpushed_names(Some(top.as_str())) {
-            let Some((entry, _)) = self.sidecars.unpushed(&name)? else { continue };
-            // Never over what somebody else made, unless that was asked for.
-            let fence = Fence { lease: lease.filter(|_| name == *top), check_version: !entry.unchecked };
-            waiting.push((name, fence));
-        }
-        let push = async |(name, fence): (BlobName, Fence)| self.push_in_turn(&name, fence).await;
+    /// Pushes what is not pushed of a tree, also what was never there, so that it can be moved there.
+    pub(super) async fn push_tree(&self, top: &BlobName, fence: Fence) -> Result<()> {
+        let push = async |name: BlobName| {
+            let lease = fence.lease.filter(|_| name == *top);
+            self.push_in_turn(&name, Fence { lease, ..fence }).await
+        };
+        let waiting = self.sidecars.unpushed_names(Some(top.as_str()));
         stream::iter(waiting).map(push).buffer_unordered(PARALLEL).try_collect().await
     }
 

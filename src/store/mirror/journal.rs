@@ -63,7 +63,6 @@ pub(super) enum Over {
     #[default]
     Anything,
     Nothing,
-    Version(ETag),
 }
 
 impl Over {
@@ -71,7 +70,6 @@ impl Over {
         match self {
             Self::Anything => Preconditions::default(),
             Self::Nothing => Preconditions::if_absent(),
-            Self::Version(etag) => Preconditions::if_version(etag),
         }
     }
 }

@@ -255,6 +255,8 @@ impl Mirror {
 
     /// [`Upstream::drain`](crate::store::Upstream::drain).
     pub(super) async fn push_all(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        // What was told to have failed must not be carried out by the next mount.
+        let mut failed = self.undo_left(None).await;
         let names = self.sidecars.unpushed_names(None);
         let (files_total, bytes_total) = self.sidecars.unpushed_total();
         let told = Mutex::new(Progress { files_total, bytes_total, ..Progress::default() });
@@ -278,7 +280,6 @@ impl Mirror {
             Ok(())
         };
         let mut pushes = stream::iter(names).map(push).buffer_unordered(FILES);
-        let mut failed = Ok(());
         while let Some(pushed) = pushes.next().await {
             failed = failed.and(pushed);
         }

@@ -55,7 +55,7 @@ impl Mirror {
                 self.rename_here(from, to, tree, &Done::default(), here)
             }
             RenameMode::Replace | RenameMode::NoReplace => {
-                self.push_below(from, fence).await?;
+                self.push_tree(from, fence).await?;
                 self.keep_parent(from).await?;
                 let done = self.rename_noted(from, to, mode, tree, fence).await?;
                 crash_point("rename_there_after_move");
@@ -76,14 +76,6 @@ impl Mirror {
         Ok(!has_version && self.sidecars.is_unpushed(name) && !self.queue.holds(name))
     }
 
-    /// Pushes what is not pushed of a tree, so that it can be moved there.
-    async fn push_below(&self, top: &BlobName, fence: Fence) -> Result<()> {
-        for name in self.sidecars.unpushed_names(Some(top.as_str())) {
-            self.push_in_turn(&name, Fence { lease: fence.lease.filter(|_| name == *top), ..fence }).await?;
-        }
-        Ok(())
-    }
-
     async fn rename_noted(
         &self,
         from: &BlobName,
@@ -94,7 +86,7 @@ impl Mirror {
     ) -> Result<Done> {
         let (at, target) = (self.there(from)?, self.there(to)?);
         let version = self.sidecars.get(from)?.and_then(|sidecar| sidecar.there).filter(|_| !tree);
-        let over = self.target_condition(to, mode, tree, fence)?;
+        let over = target_condition(mode);
         let fresh = Note { version, tree, over, ..self.new_note(&at, &target)? };
         let mut note = self.left.lock().again(fresh);
         let token = note.token.clone();
@@ -157,18 +149,6 @@ impl Mirror {
             leg: None,
             token: new_token(),
             owner: self.sidecars.owner()?,
-        })
-    }
-
-    /// What the top of a rename may go over.
-    fn target_condition(&self, to: &BlobName, mode: RenameMode, tree: bool, fence: Fence) -> Result<Over> {
-        let there = self.sidecars.get(to)?.and_then(|sidecar| sidecar.there);
-        Ok(match (mode, there) {
-            (RenameMode::NoReplace, _) => Over::Nothing,
-            // An empty directory gives way whatever its attributes are.
-            (RenameMode::Replace | RenameMode::Exchange, _) if tree || !fence.check_version => Over::Anything,
-            (RenameMode::Replace | RenameMode::Exchange, Some(etag)) => Over::Version(etag),
-            (RenameMode::Replace | RenameMode::Exchange, None) => Over::Nothing,
         })
     }
 
@@ -331,5 +311,13 @@ impl Mirror {
         }
         self.queue.rename(name, new);
         Ok(())
+    }
+}
+
+/// What the top of a rename may go over.
+fn target_condition(mode: RenameMode) -> Over {
+    match mode {
+        RenameMode::NoReplace => Over::Nothing,
+        RenameMode::Replace | RenameMode::Exchange => Over::Anything,
     }
 }
