@@ -122,7 +122,7 @@ impl Engine {
     }
 
     /// Takes the file out of the table if this was its last use.
-    fn drop_file(&self, file: &Arc<OpenFile>) -> bool {
+    pub(super) fn drop_file(&self, file: &Arc<OpenFile>) -> bool {
         let mut files = self.files.lock();
         if !file.drop_open() {
             return false;

@@ -161,6 +161,7 @@ impl Engine {
 
     /// Commits everything that is open and changed, writes what was put off, and makes all of it durable.
     pub async fn drain(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        self.end_farewells();
         let committed = self.commit_all().await;
         if let Some(upstream) = self.upstream() {
             upstream.drain(progress).await?;
@@ -171,6 +172,7 @@ impl Engine {
 
     /// The same without waiting for a service elsewhere: what it has not got stays here, for the next engine.
     pub async fn drain_here(&self, progress: &(dyn Fn(Progress) + Send + Sync)) -> Result<()> {
+        self.end_farewells();
         let committed = self.commit_all().await;
         self.local()?.checkpoint(progress).await?;
         committed

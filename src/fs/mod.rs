@@ -8,6 +8,7 @@
 //! * [`nodes`]: numbers and paths. [`guards`]: who changes which name at a time.
 //! * [`strategy`], [`lease_keeper`], `leases`, `conflicts`: writers elsewhere, and what is kept of who loses.
 //! * [`content`], [`memory`], [`file`](mod@file): the bytes of open files, and who moves them (`habits`: a guess).
+//!   `farewells`: files that were just replaced.
 //! * `remote`: blobs that are elsewhere, and the mirror of them that the engine works on then.
 //! * `range_locks`: byte ranges, and waiting for them.
 //! * [`requests`]: calls by path, for front ends without handles. [`shares`]: the engines of a process.
@@ -30,6 +31,7 @@ mod directories;
 mod directory_times;
 mod early;
 mod error;
+mod farewells;
 pub mod file;
 pub mod gate;
 pub mod guards;
@@ -76,6 +78,7 @@ use crate::store::{
 
 use attributes::DefaultOwner;
 use directory_times::DirectoryTimes;
+use farewells::Farewells;
 use file::OpenFile;
 use gate::Gate;
 use guards::Guards;
@@ -145,6 +148,8 @@ pub struct Engine {
     nodes: Nodes,
     /// Files that are open, by number.
     files: Mutex<HashMap<Ino, Arc<OpenFile>>>,
+    /// Those of them that a rename has just replaced.
+    farewells: Farewells,
     /// Rings when one of them is no longer.
     file_closed: Notify,
     /// Held by those who put content together after a close, which the end waits for.
@@ -233,6 +238,7 @@ impl Engine {
             guards: Guards::default(),
             nodes: Nodes::default(),
             files: Mutex::default(),
+            farewells: Farewells::default(),
             file_closed: Notify::new(),
             tidying: Arc::default(),
             untidy: Mutex::default(),

@@ -365,7 +365,8 @@ impl Engine {
         }
     }
 
-    fn load(&self, ino: Ino, reader: ContentReader) -> Arc<OpenFile> {
+    /// Puts a file with this content, and one use, among the open ones.
+    pub(super) fn load(&self, ino: Ino, reader: ContentReader) -> Arc<OpenFile> {
         let base = Arc::clone(reader.properties());
         let file = Arc::new(OpenFile::new(ino, Content::Clean(reader), base));
         self.files.lock().insert(ino, Arc::clone(&file));

@@ -166,6 +166,10 @@ impl Engine {
         if let Some(target) = &target {
             leases.extend(self.leave_leases(target.ino).await);
         }
+        let farewell = match (&target, rule) {
+            (Some(target), RenameRule::Replace) => self.farewell_to(target.ino, target.kind, &to_at),
+            (Some(_), RenameRule::NoReplace | RenameRule::Exchange) | (None, _) => None,
+        };
         if let Err(error) = self.move_blobs(&from_at, &to_at, target.as_ref(), (rule, shown)).await {
             self.follow_leases(leases).await;
             return Err(error);
@@ -175,6 +179,9 @@ impl Engine {
         match (target, rule) {
             (Some(target), RenameRule::Exchange) => self.nodes.moved(target.ino, from_dir, from),
             (Some(target), RenameRule::Replace | RenameRule::NoReplace) => {
+                if let Some(reader) = farewell {
+                    self.keep_a_moment(target.ino, reader);
+                }
                 self.lose_name(target.ino, &target.found);
                 self.directory_times.take(target.ino);
                 if let Some(Removal::Now(permit)) = replacing {

@@ -165,6 +165,9 @@ pub trait Upstream: Send + Sync + Debug {
     /// Makes a blob's content ready to be opened in the mirror.
     async fn content(&self, name: &BlobName) -> Result<Ready>;
 
+    /// Whether every byte that the mirror's blob has is here already.
+    fn is_all_here(&self, name: &BlobName) -> bool;
+
     /// Notes that a blob is going to be changed in the mirror, so that it is pushed even after a crash. To be called
     /// before the change.
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing>;

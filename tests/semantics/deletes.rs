@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -138,6 +139,31 @@ fn a_rename_replaces_an_open_file_and_its_opens_keep_the_old_content() {
         assert_eq!(open.metadata().unwrap().nlink(), 0);
         assert_eq!(fs::read_to_string(mount.path("target")).unwrap(), "new");
     });
+}
+
+/// A program may be interrupted between the look-up and the open, which a descriptor that only names a file stands for.
+#[test]
+fn what_was_just_replaced_can_be_opened_by_who_found_it_before() {
+    on_both_paths(&[], |mount| {
+        for old in ["small".to_owned(), "big ".repeat(100_000)] {
+            fs::write(mount.path("target"), &old).unwrap();
+            let found = found(&mount.path("target"));
+            // Many more than one, so that a second look would not help.
+            for round in 0..20 {
+                fs::write(mount.path("new"), format!("new {round}")).unwrap();
+                fs::rename(mount.path("new"), mount.path("target")).unwrap();
+            }
+            let here = format!("/proc/self/fd/{}", found.as_raw_fd());
+            assert_eq!(fs::read_to_string(&here).unwrap(), old);
+            assert_eq!(fs::metadata(&here).unwrap().nlink(), 0);
+            assert_eq!(fs::read_to_string(mount.path("target")).unwrap(), "new 19");
+        }
+    });
+}
+
+/// A look-up without an open.
+fn found(path: &std::path::Path) -> File {
+    File::options().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }
 
 #[test]

@@ -182,6 +182,12 @@ impl Contents {
         Ok((version, Some(Known { blob, sidecar, there, changed, shortest })))
     }
 
+    /// Whether all of a blob's bytes are here, as far as is known.
+    pub(super) fn is_all_here(&self, name: &BlobName) -> bool {
+        let all_here = |known: Known| known.sidecar.content == Presence::All;
+        self.look(name).is_ok_and(|(_, known)| known.is_none_or(all_here))
+    }
+
     fn note_use(&self, name: &BlobName, sidecar: &Sidecar) -> Result<()> {
         let now = Moment::from(SystemTime::now());
         if now.since(sidecar.used) < USED_EXACT {

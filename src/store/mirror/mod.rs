@@ -252,6 +252,10 @@ impl Upstream for Mirror {
         self.open_content(name).await
     }
 
+    fn is_all_here(&self, name: &BlobName) -> bool {
+        self.contents.is_all_here(name)
+    }
+
     fn will_change(&self, name: &BlobName, what: Changed<'_>) -> Result<Changing> {
         self.note_change(name, what)
     }
