@@ -8,6 +8,8 @@
 // A test that cannot go on stops.
 #![allow(clippy::unwrap_used)]
 
+#[path = "crash/daemon.rs"]
+mod daemon;
 #[path = "crash/dice.rs"]
 mod dice;
 #[path = "crash/named.rs"]
@@ -26,12 +28,12 @@ mod writer;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use dice::Dice;
+use dice::{Dice, seed};
 use rig::Rig;
-use writer::Writer;
+use writer::{Writer, burst};
 
 /// Kills for each data path.
 const KILLS: usize = 150;
@@ -41,25 +43,6 @@ const LIFE: Duration = Duration::from_millis(60);
 
 /// The store is checked after so many kills.
 const CHECK_EVERY: usize = 10;
-
-fn seed() -> u64 {
-    let given = std::env::var("LEASEFS_SEED").ok();
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into();
-    given.map_or_else(now, |seed| seed.parse().expect("LEASEFS_SEED is a number"))
-}
-
-/// Two writers work until the daemon is killed at a random moment.
-fn burst(rig: &mut Rig, writers: &mut [Writer], life: Duration, dying: &AtomicBool) {
-    dying.store(false, Ordering::SeqCst);
-    std::thread::scope(|scope| {
-        for writer in writers {
-            scope.spawn(|| writer.work());
-        }
-        std::thread::sleep(life);
-        dying.store(true, Ordering::SeqCst);
-        rig.kill();
-    });
-}
 
 fn settle(rig: &Rig, writers: &mut [Writer], round: usize, seed: u64) {
     for writer in writers {

@@ -8,6 +8,8 @@
 // A test that cannot go on stops. Helper modules of several tests.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
+#[path = "crash/daemon.rs"]
+mod daemon;
 #[path = "crash/dice.rs"]
 mod dice;
 #[path = "common/fault_proxy/mod.rs"]
@@ -33,12 +35,12 @@ mod tree;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use dice::Dice;
+use dice::{Dice, seed};
 use rig::Rig;
-use writer::Writer;
+use writer::{Writer, burst};
 
 /// Kills for each way of writing.
 const KILLS: usize = 40;
@@ -53,25 +55,6 @@ const FAR_LIFE: Duration = Duration::from_millis(1000);
 
 /// The mirror is checked after so many kills.
 const CHECK_EVERY: usize = 10;
-
-fn seed() -> u64 {
-    let given = std::env::var("LEASEFS_SEED").ok();
-    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into();
-    given.map_or_else(now, |seed| seed.parse().expect("LEASEFS_SEED is a number"))
-}
-
-/// Two writers work until the daemon is killed at a random moment.
-fn burst(rig: &mut Rig, writers: &mut [Writer], life: Duration, dying: &AtomicBool) {
-    dying.store(false, Ordering::SeqCst);
-    std::thread::scope(|scope| {
-        for writer in writers {
-            scope.spawn(|| writer.work());
-        }
-        std::thread::sleep(life);
-        dying.store(true, Ordering::SeqCst);
-        rig.kill();
-    });
-}
 
 fn random_kills(rig: Option<Rig>, longest: Duration, kills: usize) {
     let seed = seed();

@@ -1,5 +1,14 @@
 //! A small seeded generator; what it gives belongs to the seed for ever.
 
+use std::time::SystemTime;
+
+/// What this run begins with: another one each time, unless the one of a failed run is given.
+pub fn seed() -> u64 {
+    let given = std::env::var("LEASEFS_SEED").ok();
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into();
+    given.map_or_else(now, |seed| seed.parse().expect("LEASEFS_SEED is a number"))
+}
+
 pub struct Dice(u64);
 
 impl Dice {

@@ -11,9 +11,11 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 
+use crate::daemon::Daemon;
 use crate::dice::Dice;
 use crate::tree::{self, Kind, Node, Tree, Version};
 
@@ -438,4 +440,17 @@ impl Writer {
         let at = self.at(path);
         self.step(&format!("fsync directory {path:?}"), None, || File::open(at)?.sync_all())
     }
+}
+
+/// Writers work until their daemon is killed at some moment.
+pub fn burst(daemon: &mut Daemon, writers: &mut [Writer], life: Duration, dying: &AtomicBool) {
+    dying.store(false, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        for writer in writers {
+            scope.spawn(|| writer.work());
+        }
+        std::thread::sleep(life);
+        dying.store(true, Ordering::SeqCst);
+        daemon.kill();
+    });
 }

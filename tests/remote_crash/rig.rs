@@ -1,43 +1,43 @@
 //! A remote mount whose daemon is meant to die: our own child in the foreground, on a service that lives on.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, umount2};
-use nix::sys::resource::{Resource, setrlimit};
 
+use crate::daemon::{Daemon, LEASEFS};
 use crate::fault_proxy::FaultProxy;
 use crate::machine::{PATIENCE, Sdk, Service, can_mount};
 use crate::tree::{self, SeenKind};
 
-const LEASEFS: &str = env!("CARGO_BIN_EXE_leasefs");
 const CONTAINER: &str = "team";
 
-/// One mount at a time, as in the tests of a mount on this machine: a process that another test starts gets copies of all
-/// open files for a moment, and when it closes them the daemon commits.
-static ALONE: Mutex<()> = Mutex::new(());
-
 pub struct Rig {
-    _alone: MutexGuard<'static, ()>,
     pub service: Service,
     pub sdk: Sdk,
     runtime: tokio::runtime::Runtime,
     /// What the mount's requests go through, if that is slow.
     line: Option<FaultProxy>,
-    folder: tempfile::TempDir,
     options: Vec<String>,
-    daemon: Option<Daemon>,
+    daemon: Daemon,
 }
 
-struct Daemon {
-    child: Child,
-    /// Kept open: the daemon's own words must not fail.
-    _stdout: BufReader<ChildStdout>,
+impl Deref for Rig {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}
+
+impl DerefMut for Rig {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
 }
 
 impl Rig {
@@ -46,17 +46,13 @@ impl Rig {
         if !can_mount() {
             return None;
         }
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Children inherit it: a daemon that aborts on purpose needs no picture of its memory.
-        setrlimit(Resource::RLIMIT_CORE, 0, 0).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("mount")).unwrap();
+        let daemon = Daemon::new();
         let service = Service::start();
         let sdk = service.sdk(CONTAINER);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let options = options.iter().map(|option| (*option).to_owned()).collect();
-        Some(Self { _alone: alone, service, sdk, runtime, line: None, folder, options, daemon: None })
+        Some(Self { service, sdk, runtime, line: None, options, daemon })
     }
 
     /// The same over a line on which every request takes so long. What was sent before a death arrives after it.
@@ -82,17 +78,13 @@ impl Rig {
         self.runtime.block_on(work)
     }
 
-    pub fn dir(&self) -> PathBuf {
-        self.folder.path().join("mount")
-    }
-
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir().join(name)
     }
 
     /// What the daemons said last.
     pub fn log(&self) -> String {
-        let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let log = self.daemon.log();
         let lines: Vec<&str> = log.lines().collect();
         let mut told = lines[lines.len().saturating_sub(60)..].join("\n");
         told.push_str("\nat the service:");
@@ -114,72 +106,21 @@ impl Rig {
     }
 
     fn spawn(&mut self, point: Option<&str>) -> bool {
-        assert!(self.daemon.is_none(), "one daemon at a time");
         // The dead mount below would only pile up.
         umount2(&self.dir(), MntFlags::MNT_DETACH).ok();
-        let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
-        let mut command = Command::new(LEASEFS);
-        command
-            .args(["mount", "--foreground", "--log", "debug", "--cache-dir"])
-            .arg(self.folder.path().join("cache"));
-        command.args(&self.options).arg(self.source()).arg(self.dir());
-        command.env_remove("LEASEFS_CRASH_AT").envs(point.map(|point| ("LEASEFS_CRASH_AT", point)));
-        command.env("XDG_STATE_HOME", self.folder.path());
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        let mut ready = false;
-        while !ready && stdout.read_line(&mut line).unwrap() > 0 {
-            ready = line.contains("is mounted at");
-            line.clear();
-        }
-        self.daemon = Some(Daemon { child, _stdout: stdout });
-        ready
-    }
-
-    /// Kills the daemon without warning.
-    pub fn kill(&mut self) {
-        let mut daemon = self.daemon.take().expect("a daemon to kill");
-        daemon.child.kill().unwrap();
-        let status = daemon.child.wait().unwrap();
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "it ended before: {status}\n{}", self.log());
-    }
-
-    /// Asks the daemon to end, by `leasefs umount`. What that says is not judged here.
-    pub fn ask_to_end(&self) {
-        drop(Command::new(LEASEFS).arg("umount").arg(self.dir()).output().expect("leasefs runs"));
-    }
-
-    /// Unmounts in order.
-    pub fn stop(&mut self) {
-        self.ask_to_end();
-        let status = self.ended().expect("the daemon ends after umount");
-        assert!(status.success(), "the daemon ended with {status}:\n{}", self.log());
-    }
-
-    /// Waits for the end of the daemon, and says how it was. None if it goes on.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        let daemon = self.daemon.as_mut()?;
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(status) = daemon.child.try_wait().unwrap() {
-                self.daemon = None;
-                return Some(status);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        None
+        let cache = self.folder.path().join("cache").to_str().unwrap().to_owned();
+        let mut arguments = ["--log", "debug", "--cache-dir"].map(str::to_owned).to_vec();
+        arguments.push(cache);
+        arguments.extend_from_slice(&self.options);
+        arguments.push(self.source());
+        self.daemon.spawn(point, &arguments)
     }
 
     /// Runs the store's own check on the mirror. Nothing may be mounted.
     pub fn check(&self) {
-        assert!(self.daemon.is_none());
         let mirrors: Vec<_> = fs::read_dir(self.folder.path().join("cache")).unwrap().collect();
         assert_eq!(mirrors.len(), 1, "{mirrors:?}");
-        let mirror = mirrors[0].as_ref().unwrap().path();
-        let output = Command::new(LEASEFS).args(["check", "--data"]).arg(mirror).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "check: {}\n{}", String::from_utf8_lossy(&said), self.log());
+        self.daemon.check(&mirrors[0].as_ref().unwrap().path());
     }
 
     fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
@@ -237,18 +178,6 @@ impl Rig {
             "{when}: nobody was in the way: {names:?}\n{}",
             self.log()
         );
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if let Some(daemon) = &mut self.daemon {
-            daemon.child.kill().ok();
-            daemon.child.wait().ok();
-        }
-        for _ in 0..4 {
-            umount2(&self.dir(), MntFlags::MNT_DETACH).ok();
-        }
     }
 }
 
