@@ -12,9 +12,11 @@ mod server;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use leasefs::share::lease::LeaseRefusal;
+use leasefs::share::lease::{LeaseDuration, LeaseId, LeaseRefusal};
 use leasefs::store::azure::AzureStore;
-use leasefs::store::{BlobStore, Metadata, NewContent, Preconditions, PublicAccess, StoreError};
+use leasefs::store::{
+    BlobStore, LeaseRequest, Metadata, NewContent, Preconditions, PublicAccess, StoreError,
+};
 
 use common::Mount;
 use rig::{command, err, leasefs, refused, succeeded};
@@ -158,4 +160,26 @@ async fn a_file_on_a_mount_is_leased_by_opening_it() {
     assert_eq!(code, Some(143), "{complaint}");
     assert!(complaint.contains("is lost"), "{complaint}");
     refused(&leasefs(&["break-lease", mount.path("none").to_str().unwrap()]), 1, &["does not exist"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_open_tells_of_a_lease_that_somebody_elsewhere_holds() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Some(mount) = Mount::new(&["--share", "jobs", "--blob-addr", &free.to_string()]) else { return };
+    let store = client(free);
+    put(&store, "job").await.unwrap();
+    let file = mount.path("job");
+    let file = file.to_str().unwrap();
+    let (always, id) = (Preconditions::default(), LeaseId(7));
+    let timed = LeaseDuration::seconds(60).unwrap();
+    for (duration, words) in
+        [(LeaseDuration::INFINITE, "does not end by itself"), (timed, "ends a minute after")]
+    {
+        let acquire = LeaseRequest::Acquire { proposed: id, duration };
+        store.lease_blob(&at("jobs", "job"), acquire, &always).await.unwrap();
+        let told = ["job is leased to another mount or another client", words, "leasefs break-lease"];
+        refused(&leasefs(&["open", file, "--", "true"]), 75, &told);
+        store.lease_blob(&at("jobs", "job"), LeaseRequest::Release { id }, &always).await.unwrap();
+        succeeded(&leasefs(&["open", file, "--", "true"]));
+    }
 }

@@ -78,7 +78,11 @@ fn refusal(path: &Path, holders: &Holders, waited: Duration) -> String {
     };
     let advice = match holders {
         Holders::DeletePending => format!("bring it back: leasefs undelete {path}"),
+        Holders::Lease(_) if waited.is_zero() => {
+            format!("wait for it with --wait SECONDS, or end the lease: leasefs break-lease {path}")
+        }
         _ if waited.is_zero() => format!("wait for it with --wait SECONDS, or see: leasefs status {path}"),
+        Holders::Lease(_) => format!("end the lease: leasefs break-lease {path}"),
         Holders::Opens(_) | Holders::Unknown => format!("see: leasefs status {path}"),
     };
     format!("{path} {who}{still}; {advice}")

@@ -111,7 +111,7 @@ pub use open::{OpenRequest, Opened};
 pub use range_locks::{RangeAsker, RangeChange, WaitInfo};
 pub use rename::RenameRule;
 pub use stat::{AttributeChange, Stat};
-pub use status::{HOLDERS_ATTRIBUTE, HolderLine};
+pub use status::{HOLDERS_ATTRIBUTE, HolderLine, LeaseLine};
 pub use watch::{Outdated, Watch};
 pub use xattr::XattrMode;
 

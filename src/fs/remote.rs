@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// The name that `ino` has at the service, when its directory is not being moved there. For callers without guards.
-    async fn name_there(&self, ino: Ino) -> Result<Option<BlobName>> {
+    pub(super) async fn name_there(&self, ino: Ino) -> Result<Option<BlobName>> {
         let _path = self.path_stays(ino).await;
         self.nodes.blob_name(ino)
     }
@@ -173,7 +173,12 @@ impl Engine {
     }
 
     /// Whether the lease that the service told of is not this mount's own, taken or given back while it was asked.
-    async fn is_strangers_lease(&self, upstream: &dyn Upstream, ino: Ino, name: &BlobName) -> Result<bool> {
+    pub(super) async fn is_strangers_lease(
+        &self,
+        upstream: &dyn Upstream,
+        ino: Ino,
+        name: &BlobName,
+    ) -> Result<bool> {
         if self.leases.id(ino).is_some() {
             return Ok(false);
         }

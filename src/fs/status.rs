@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! open=17 via=mount pid=4242 uid=1000 access=rw share=none since=2026-11-17T11:08:04Z program=vim
+//! lease=elsewhere duration=timed
 //! ```
+//!
+//! The second line: somebody who is not on this mount holds the blob's lease. A blob service does not tell who.
 //!
 //! This is what `getfattr -n user.leasefs.holders FILE` shows, and what a refused `leasefs open` reads to name the
 //! holder. Processes are looked up in /proc when somebody asks, never at an open. Decides nothing.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::share::lease::Lease;
 use crate::share::{Access, ShareMode};
 
-use super::Engine;
 use super::error::{FsError, Result};
 use super::gate::OpenInfo;
 use super::handles::HandleId;
@@ -21,10 +24,14 @@ use super::holders::{Process, utc};
 use super::names::Segment;
 use super::namespace::Caller;
 use super::nodes::Ino;
+use super::{Engine, now};
 
 /// The attribute that shows who has a file open. It is made up when asked for, so it is in no list of attributes, and
 /// no copy of the file takes it along.
 pub const HOLDERS_ATTRIBUTE: &str = "user.leasefs.holders";
+
+/// Longest list of holders; Linux has no room for more than 64 KiB.
+const HOLDERS_BYTES_MAX: usize = 60_000;
 
 /// Stands for a process that is gone or cannot be seen.
 const UNKNOWN: &str = "unknown";
@@ -91,6 +98,36 @@ impl FromStr for HolderLine {
     }
 }
 
+/// A lease on the file's blob that somebody elsewhere holds, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLine {
+    /// It does not end by itself.
+    pub infinite: bool,
+}
+
+impl LeaseLine {
+    const INFINITE: &str = "lease=elsewhere duration=infinite";
+    const TIMED: &str = "lease=elsewhere duration=timed";
+}
+
+impl fmt::Display for LeaseLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.infinite { Self::INFINITE } else { Self::TIMED })
+    }
+}
+
+impl FromStr for LeaseLine {
+    type Err = FsError;
+
+    fn from_str(line: &str) -> Result<Self> {
+        match line {
+            Self::INFINITE => Ok(Self { infinite: true }),
+            Self::TIMED => Ok(Self { infinite: false }),
+            _ => Err(FsError::Invalid("not a line about a lease")),
+        }
+    }
+}
+
 fn parse(line: &str) -> Option<HolderLine> {
     let (fields, program) = line.split_once(" program=")?;
     let field = |name: &str| {
@@ -114,6 +151,38 @@ fn parse(line: &str) -> Option<HolderLine> {
 }
 
 impl Engine {
+    /// Who has `ino` open, one line each, and whether somebody elsewhere has it leased.
+    pub(super) async fn holders_text(&self, ino: Ino) -> String {
+        let holders = self.gate.opens_of(ino);
+        let mut text = String::new();
+        for (n, open) in holders.iter().enumerate() {
+            let line = format!("{}\n", HolderLine::of(open));
+            if text.len() + line.len() > HOLDERS_BYTES_MAX {
+                let _ = writeln!(text, "and {} more", holders.len() - n);
+                break;
+            }
+            text.push_str(&line);
+        }
+        // Should that not be known, the others are told all the same.
+        if let Ok(Some(lease)) = self.strangers_lease(ino).await {
+            let _ = writeln!(text, "{}", LeaseLine { infinite: !lease.is_timed() });
+        }
+        text
+    }
+
+    /// The lease that somebody who is not on this mount holds.
+    async fn strangers_lease(&self, ino: Ino) -> Result<Option<Lease>> {
+        let Some(name) = self.name_there(ino).await? else { return Ok(None) };
+        if let Some(upstream) = self.upstream() {
+            let standing = upstream.revalidate(&name).await?;
+            let strange = standing.leased && self.is_strangers_lease(&**upstream, ino, &name).await?;
+            return Ok(strange.then_some(standing.lease));
+        }
+        let Some(blob) = self.local()?.find(&self.at(name))?.blob else { return Ok(None) };
+        let holder = blob.lease.holder(now());
+        Ok(holder.filter(|id| !self.is_own_lease(ino, *id)).map(|_| blob.lease))
+    }
+
     /// Says whom to tell that cached content must not be used any more. The first one to say so is told.
     pub fn forget_content_with(&self, forgetter: impl Fn(Ino) + Send + Sync + 'static) {
         // A share is mounted once; a second mount of it would have caches of its own.
@@ -173,6 +242,16 @@ mod tests {
             let from_afar = HolderLine { client: Some([10, 1, 2, 3].into()), ..line };
             assert_eq!(from_afar.to_string().parse::<HolderLine>().unwrap(), from_afar);
         }
+    }
+
+    #[test]
+    fn a_lease_is_a_line_of_its_own() {
+        for infinite in [false, true] {
+            let line = LeaseLine { infinite }.to_string();
+            assert_eq!(line.parse::<LeaseLine>().unwrap(), LeaseLine { infinite });
+            assert!(line.parse::<HolderLine>().is_err());
+        }
+        assert!(line(Some("vim")).to_string().parse::<LeaseLine>().is_err());
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! directory, and `user.leasefs.holders`, which shows who has a file open.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -17,15 +16,11 @@ use super::error::{FsError, Result};
 use super::names::Segment;
 use super::nodes::{Ino, ROOT};
 use super::policy::SharePolicy;
-use super::status::HolderLine;
 
 /// Names below this belong to leasefs (after `user.`).
 const OURS: &str = "leasefs.";
 const SHARE: &str = "leasefs.share";
 const HOLDERS: &str = "leasefs.holders";
-
-/// Longest list of holders; Linux has no room for more than 64 KiB.
-const HOLDERS_BYTES_MAX: usize = 60_000;
 
 /// So many directories' attributes are remembered.
 const REMEMBERED_MAX: usize = 16_384;
@@ -138,21 +133,6 @@ impl Engine {
         let policy = sticky(&self.metadata(ino).await?);
         self.stickies.put(ino, now, policy);
         Ok(policy)
-    }
-
-    /// Who has `ino` open: one line each.
-    pub(super) fn holders_text(&self, ino: Ino) -> Vec<u8> {
-        let holders = self.gate.opens_of(ino);
-        let mut text = String::new();
-        for (n, open) in holders.iter().enumerate() {
-            let line = format!("{}\n", HolderLine::of(open));
-            if text.len() + line.len() > HOLDERS_BYTES_MAX {
-                let _ = writeln!(text, "and {} more", holders.len() - n);
-                break;
-            }
-            text.push_str(&line);
-        }
-        text.into_bytes()
     }
 }
 

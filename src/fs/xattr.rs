@@ -41,7 +41,7 @@ impl Engine {
         // The kernel asks for security.* and ACLs all the time: answered without looking.
         let name = user_name(name).map_err(|_| FsError::NoAttribute)?;
         if sticky::is_holders(name) {
-            return Ok(self.holders_text(ino));
+            return Ok(self.holders_text(ino).await.into_bytes());
         }
         let metadata = self.metadata(ino).await?;
         metadata.get(&xattr_key(name)).and_then(|text| xattr_decode(text)).ok_or(FsError::NoAttribute)

@@ -36,9 +36,14 @@ impl Server {
         Self { child, addr, _data: data }
     }
 
+    /// The URL of the account.
+    pub(crate) fn account_url(&self) -> String {
+        format!("http://{}/{ACCOUNT}", self.addr)
+    }
+
     /// The URL of something below the account.
     pub(crate) fn url(&self, inside: &str) -> String {
-        format!("http://{}/{ACCOUNT}/{inside}", self.addr)
+        format!("{}/{inside}", self.account_url())
     }
 }
 
@@ -51,7 +56,12 @@ impl Drop for Server {
 
 /// A client as any SDK: it knows nothing of mounts.
 pub(crate) fn client(addr: SocketAddr) -> AzureStore {
-    let (service, _) = ServiceUrl::split(&format!("http://{addr}/{ACCOUNT}")).unwrap();
+    client_at(&format!("http://{addr}/{ACCOUNT}"))
+}
+
+/// The same for the URL of an account with the emulators' key.
+pub(crate) fn client_at(url: &str) -> AzureStore {
+    let (service, _) = ServiceUrl::split(url).unwrap();
     let nothing = Environment::new(|_| None);
     let config = AzureConfig::from_environment(&service, &nothing).unwrap();
     let retry = RetryPolicy { base: Duration::from_millis(20), ..RetryPolicy::default() };

@@ -41,13 +41,23 @@ struct Open {
     write: bool,
 }
 
+/// Where the blobs of a share are.
+#[derive(Clone)]
+pub enum Blobs {
+    /// In the store that the engine has.
+    Here,
+    /// In another store; the engine has a mirror of it.
+    Elsewhere(Arc<dyn BlobStore>),
+}
+
 pub struct World {
     dice: Dice,
     delete: DeleteRule,
     passthrough: bool,
     folder: tempfile::TempDir,
-    /// The service that the store is a mirror of, if the share is elsewhere.
-    service: Option<(Arc<EmbeddedStore>, tempfile::TempDir)>,
+    blobs: Blobs,
+    /// The container of a share elsewhere: its own, so that several runs can use one service.
+    far: ContainerName,
     store: Option<Arc<EmbeddedStore>>,
     engine: Option<Arc<Engine>>,
     model: Model,
@@ -70,16 +80,14 @@ fn refused(error: &FsError) -> Refused {
 }
 
 impl World {
-    pub async fn new(seed: u64, delete: DeleteRule, passthrough: bool, elsewhere: bool) -> Self {
+    pub async fn new(seed: u64, delete: DeleteRule, passthrough: bool, blobs: Blobs) -> Self {
         let mut world = Self {
             dice: Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             delete,
             passthrough,
             folder: tempfile::tempdir().unwrap(),
-            service: elsewhere.then(|| {
-                let folder = tempfile::tempdir().unwrap();
-                (EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap(), folder)
-            }),
+            blobs,
+            far: ContainerName::new(&format!("far-{}", uuid::Uuid::new_v4())).unwrap(),
             store: None,
             engine: None,
             model: Model::default(),
@@ -102,14 +110,13 @@ impl World {
         };
         let share = ContainerName::new("share").unwrap();
         let blobs = Arc::clone(&store) as Arc<dyn BlobStore>;
-        let engine = match &self.service {
-            None => Engine::start(blobs, share, config).await,
-            Some((service, _)) => {
-                let far = ContainerName::new("far").unwrap();
+        let engine = match &self.blobs {
+            Blobs::Here => Engine::start(blobs, share, config).await,
+            Blobs::Elsewhere(service) => {
                 // From the second start on it is there.
-                service.create_container(&far, Metadata::new(), PublicAccess::None).await.ok();
-                let place = Place::new(far, "below/here").unwrap();
-                let service = Arc::clone(service) as Arc<dyn BlobStore>;
+                service.create_container(&self.far, Metadata::new(), PublicAccess::None).await.ok();
+                let place = Place::new(self.far.clone(), "below/here").unwrap();
+                let service = Arc::clone(service);
                 let options = MirrorOptions::default();
                 let ttl = options.attr_ttl;
                 let mirror = Mirror::open(&store, share.clone(), service, place, options).await.unwrap();

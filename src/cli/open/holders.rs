@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::super::text;
-use crate::fs::{HOLDERS_ATTRIBUTE, HolderLine};
+use crate::fs::{HOLDERS_ATTRIBUTE, HolderLine, LeaseLine};
 use crate::share::{Access, ShareMode, conflict};
 
 /// More holders than this are counted, not named.
@@ -23,7 +23,9 @@ pub(in crate::cli) enum Holders {
     Opens(Vec<HolderLine>),
     /// The file was removed and is still open.
     DeletePending,
-    /// Nobody can be named: they are gone by now, or hold the blob from elsewhere.
+    /// Somebody elsewhere has the blob leased.
+    Lease(LeaseLine),
+    /// Nobody can be named: they are gone by now.
     Unknown,
 }
 
@@ -64,7 +66,12 @@ impl Holders {
     fn among(lines: &str, (access, share): (Access, ShareMode), own: Option<u64>) -> Self {
         let mut opens: Vec<HolderLine> = lines.lines().filter_map(|line| line.parse().ok()).collect();
         opens.retain(|open| Some(open.open) != own && conflict(access, share, open.access, open.share));
-        if opens.is_empty() { Holders::Unknown } else { Holders::Opens(opens) }
+        let lease = lines.lines().find_map(|line| line.parse().ok());
+        match lease {
+            _ if !opens.is_empty() => Holders::Opens(opens),
+            Some(lease) => Holders::Lease(lease),
+            None => Holders::Unknown,
+        }
     }
 
     /// What follows the name of the file in a sentence.
@@ -73,7 +80,17 @@ impl Holders {
             Holders::DeletePending => {
                 "is delete pending: it was removed, and goes away when its last user closes it".to_owned()
             }
-            Holders::Unknown => "is held by somebody who cannot be named".to_owned(),
+            Holders::Lease(LeaseLine { infinite }) => {
+                let end = if *infinite {
+                    "does not end by itself"
+                } else {
+                    "ends a minute after its holder at most"
+                };
+                format!(
+                    "is leased to another mount or another client of the blob service, and the lease {end}"
+                )
+            }
+            Holders::Unknown => "was held by somebody who is gone by now".to_owned(),
             Holders::Opens(opens) => {
                 let mut names: Vec<String> = opens.iter().take(NAMED_MAX).map(name).collect();
                 if opens.len() > NAMED_MAX {
@@ -130,6 +147,17 @@ and 4 more
         assert!(alone.describe().contains(", rest (from 10.1.2.3, user root, access w, share r,"));
         let own = Holders::among(LINES, (Access::READ, ShareMode::ALL), Some(1));
         assert_eq!(own, Holders::Unknown);
+    }
+
+    #[test]
+    fn a_lease_is_told_of_if_no_open_is_in_the_way() {
+        let lines = format!("{LINES}{}\n", LeaseLine { infinite: false });
+        let writing = (Access::WRITE, ShareMode::ALL);
+        assert!(matches!(Holders::among(&lines, writing, None), Holders::Opens(_)));
+        let leased = Holders::among(&lines, writing, Some(1));
+        assert_eq!(leased, Holders::Opens(vec![LINES.lines().nth(2).unwrap().parse().unwrap()]));
+        let alone = Holders::among(&LeaseLine { infinite: true }.to_string(), writing, None);
+        assert!(alone.describe().contains("does not end by itself"), "{}", alone.describe());
     }
 
     #[test]
