@@ -4,7 +4,7 @@
 azure_store.py URL COMMAND CONTAINER ...
   fill CONTAINER PREFIX FILES BYTES PER_DIRECTORY   small blobs, several at a time
   big CONTAINER NAME MIB                            one blob of random bytes
-  tree CONTAINER PREFIX FOLDER                      the files of a local folder
+  tree CONTAINER PREFIX FOLDER                      the files of a local folder, with their times as both systems keep them
   wait CONTAINER PREFIX FILES BYTES GO              when the file GO is there, until so many blobs with so many bytes together are
                                                     there (300 s); prints when that was, in microseconds
   version CONTAINER NAME                            prints the ETag
@@ -42,9 +42,17 @@ def big(container, name, mib):
     container.upload_blob(name, body, overwrite=True, max_concurrency=4)
 
 
+def times(path):
+    """The time of a file as metadata: AzCopy's key, which leasefs reads, and rclone's."""
+    nanoseconds = path.stat().st_mtime_ns
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(nanoseconds // 10**9))
+    return {"modtime": str(nanoseconds), "mtime": f"{moment}.{nanoseconds % 10**9:09}Z"}
+
+
 def tree(container, prefix, folder):
     paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
-    put = lambda path: container.upload_blob(f"{prefix}/{path.relative_to(folder)}", path.read_bytes(), overwrite=True)
+    put = lambda path: container.upload_blob(f"{prefix}/{path.relative_to(folder)}", path.read_bytes(), overwrite=True,
+                                             metadata=times(path))
     each(put, paths)
 
 
