@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(map.first_missing(8, &[]), Some(3..8));
         assert_eq!(map.first_missing(8, &[3..5, 7..9]), Some(5..7));
         assert_eq!(map.first_missing(8, &[3..8, 8..16]), Some(16..20));
-        assert_eq!(map.first_missing(8, &[3..20]), None);
+        assert_eq!(map.first_missing(8, &[3..10, 10..20]), None);
         assert_eq!(ChunkMap::full(20 * CHUNK).first_missing(8, &[]), None);
     }
 

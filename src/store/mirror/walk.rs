@@ -24,15 +24,17 @@ use crate::store::{BlobStore, ListItem, ListQuery, Result};
 
 /// Directories whose children are followed.
 const WALKS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-/// So many children in a row that had to be listed are a walk.
+/// So many children in a row that had to be listed are a walk; twice as many each time it was found to be too slow, up to
+/// the second.
 const WALK_AFTER: u32 = 3;
+const WALK_AFTER_MAX: u32 = 96;
 /// How many directories are listed ahead: at first, and at most.
 const FIRST_DEPTH: usize = 4;
 const DEPTH_MAX: usize = 16;
 /// A walk that rests for so long is over.
 const REST: Duration = Duration::from_secs(10);
 /// Names of the mirror that are looked through for the next directories, at a time.
-const NAMES: usize = 1000;
+const NAMES: usize = 256;
 /// Listings ahead that are under way at a time.
 const PARALLEL: usize = 8;
 /// Listings ahead that wait to be made; there is no harm in leaving one out.
@@ -55,6 +57,8 @@ struct Walk {
     cold: u32,
     /// The last of them: who lists the same one again does not walk.
     last: String,
+    /// So many of them are a walk.
+    after: u32,
     depth: usize,
     /// Listed ahead, and nobody has come yet.
     out: usize,
@@ -65,7 +69,44 @@ struct Walk {
 
 impl Walk {
     fn new(now: Instant) -> Self {
-        Self { cold: 0, last: String::new(), depth: FIRST_DEPTH, out: 0, coming: VecDeque::new(), heard: now }
+        Self {
+            cold: 0,
+            last: String::new(),
+            after: WALK_AFTER,
+            depth: FIRST_DEPTH,
+            out: 0,
+            coming: VecDeque::new(),
+            heard: now,
+        }
+    }
+}
+
+impl Walk {
+    /// One that was listed ahead was used, or was too old then.
+    fn judge(&mut self, in_time: bool) {
+        self.depth = if in_time { (self.depth * 2).min(DEPTH_MAX) } else { self.depth / 2 };
+        if self.depth == 0 {
+            // It has to show again that it is one, and that it is faster.
+            (self.depth, self.cold) = (1, 0);
+            self.after = (self.after * 2).min(WALK_AFTER_MAX);
+        }
+    }
+
+    /// Those below `parent` that nobody came for in time.
+    fn forget_old(
+        &mut self,
+        ahead: &mut HashMap<String, Instant>,
+        parent: &str,
+        now: Instant,
+        ttl: Duration,
+    ) {
+        let is_old = |listed: Instant| now.saturating_duration_since(listed) >= ttl;
+        let before = ahead.len();
+        ahead.retain(|prefix, listed| !is_old(*listed) || parent_of(prefix) != parent);
+        if ahead.len() < before {
+            self.out = self.out.saturating_sub(before - ahead.len());
+            self.judge(false);
+        }
     }
 }
 
@@ -110,13 +151,20 @@ impl Walks {
             Some(listed) => {
                 walk.out = walk.out.saturating_sub(1);
                 let in_time = now.saturating_duration_since(listed) < ttl;
-                walk.depth = if in_time { (walk.depth * 2).min(DEPTH_MAX) } else { walk.depth / 2 };
+                walk.judge(in_time);
             }
             None if walk.last == prefix => return Step::Nothing,
-            None => walk.cold = walk.cold.saturating_add(1),
+            None => {
+                walk.cold = walk.cold.saturating_add(1);
+                // It goes on somewhere else than it was thought to.
+                walk.coming.clear();
+                if walk.depth <= walk.out {
+                    walk.forget_old(&mut self.ahead, parent, now, ttl);
+                }
+            }
         }
         prefix.clone_into(&mut walk.last);
-        if walk.cold < WALK_AFTER || walk.depth <= walk.out {
+        if walk.cold < walk.after || walk.depth <= walk.out {
             return Step::Nothing;
         }
         if walk.coming.is_empty() { Step::Ask } else { self.next(parent, now) }
@@ -152,7 +200,7 @@ impl Walks {
 
     fn is_walked(&self, parent: &str, now: Instant) -> bool {
         let is_young = |walk: &Walk| now.saturating_duration_since(walk.heard) <= REST;
-        self.walks.peek(parent).is_some_and(|walk| walk.cold >= WALK_AFTER && is_young(walk))
+        self.walks.peek(parent).is_some_and(|walk| walk.cold >= walk.after && is_young(walk))
     }
 }
 
@@ -297,16 +345,35 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_is_too_slow_is_left_alone() {
+    fn a_walk_that_is_too_slow_is_left_alone_and_found_again_when_it_is_faster() {
         let now = Instant::now();
         let (mut walks, mut listed) = (walking(now), 4);
-        for number in 3..50_u32 {
+        let prefix = |number: u32| format!("p/d{number:03}/");
+        for number in 100..200_u32 {
             let slow = now + TTL * 2 * number;
-            if let Step::Ahead(more) = walks.heard(&format!("p/d{number:02}/"), true, slow, TTL) {
-                listed += more.len();
-            }
+            let step = match walks.heard(&prefix(number), true, slow, TTL) {
+                Step::Ask => walks.coming("p/", (number + 1..200).map(prefix).collect(), slow),
+                step => step,
+            };
+            listed += if let Step::Ahead(more) = step { more.len() } else { 0 };
         }
-        assert!(listed <= 8, "{listed} listings that nobody used");
+        assert!(listed <= 12, "{listed} listings that nobody used");
+        let fast = now + TTL * 400;
+        let mut found = false;
+        for number in 200..300_u32 {
+            found |= matches!(walks.heard(&prefix(number), true, fast, TTL), Step::Ask);
+        }
+        assert!(found);
+    }
+
+    #[test]
+    fn who_comes_back_to_where_it_began_is_followed_from_there() {
+        let now = Instant::now();
+        let mut walks = walking(now);
+        let later = now + TTL * 2;
+        assert_eq!(walks.heard("p/d00/", true, later, TTL), Step::Ask, "what was listed is out of date");
+        let step = walks.coming("p/", directories(1..50), later);
+        assert_eq!(step, Step::Ahead(directories(1..3)), "half as far");
     }
 
     #[test]
