@@ -109,19 +109,46 @@ async fn many_opens_of_a_cold_small_file_share_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn random_reads_bring_little() {
+async fn a_few_random_reads_bring_little() {
     let rig = Rig::new(MirrorOptions::default()).await;
-    let content = rig.put("random", 64 * MIB).await;
+    let content = rig.put("random", 192 * MIB).await;
     rig.mirror.refresh_directory(None).await.unwrap();
     rig.line.forget();
     let fetch = rig.open("random").await;
-    for step in 1..=40_u64 {
-        let at = step * 7_919 % 61 * MIB + 300 * KIB;
+    for step in 1..=10_u64 {
+        let at = step * 7_919 % 97 * 2 * MIB + 300 * KIB;
         let got = support::read(&*fetch, &rig.local, &rig.here("random"), at..at + 4096).await.unwrap();
         assert!(got == content[at as usize..at as usize + 4096]);
     }
     let brought = rig.line.ranges_bytes();
-    assert!(brought <= 256 * KIB + 40 * 64 * KIB, "{brought} bytes for 40 reads of 4 KiB");
+    assert!(brought <= 8 * MIB, "{brought} bytes for 10 reads of 4 KiB");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_random_reads_bring_the_file_once_if_the_cache_can_spare_the_room() {
+    for (cache_size, all) in [(512 * MIB, true), (128 * MIB, false)] {
+        let rig = Rig::new(MirrorOptions { cache_size, ..MirrorOptions::default() }).await;
+        let content = rig.put("random", 64 * MIB).await;
+        rig.mirror.refresh_directory(None).await.unwrap();
+        rig.line.forget();
+        rig.line.delay(Duration::from_millis(5));
+        let fetch = rig.open("random").await;
+        for step in 1..=40_u64 {
+            let at = step * 7_919 % 61 * MIB + 300 * KIB;
+            let got = support::read(&*fetch, &rig.local, &rig.here("random"), at..at + 4096).await.unwrap();
+            assert!(got == content[at as usize..at as usize + 4096]);
+        }
+        if all {
+            limit("everything is here", || fetch.is_here(&(0..64 * MIB))).await;
+            assert_eq!(rig.line.ranges_bytes(), 64 * MIB, "no byte twice");
+            let whole = support::read(&*fetch, &rig.local, &rig.here("random"), 0..64 * MIB).await.unwrap();
+            assert!(whole == content);
+        } else {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let brought = rig.line.ranges_bytes();
+            assert!(brought <= 24 * MIB, "{brought} bytes, and the cache has room for four such files only");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,8 @@
 azure_store.py URL COMMAND CONTAINER ...
   fill CONTAINER PREFIX FILES BYTES PER_DIRECTORY   small blobs, several at a time
   big CONTAINER NAME MIB                            one blob of random bytes
-  tree CONTAINER PREFIX FOLDER                      the files of a local folder
+  long CONTAINER NAME MIB                           one blob of the same random bytes again and again, sent in pieces
+  tree CONTAINER PREFIX FOLDER                      the files of a local folder, with their times as both systems keep them
   wait CONTAINER PREFIX FILES BYTES GO              when the file GO is there, until so many blobs with so many bytes together are
                                                     there (300 s); prints when that was, in microseconds
   version CONTAINER NAME                            prints the ETag
@@ -18,10 +19,11 @@ import pathlib
 import sys
 import time
 
-from azure.storage.blob import ContainerClient
+from azure.storage.blob import BlobBlock, ContainerClient
 
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 PATIENCE = 300
+PIECE = 16 * 2**20
 
 
 def each(work, items):
@@ -42,9 +44,24 @@ def big(container, name, mib):
     container.upload_blob(name, body, overwrite=True, max_concurrency=4)
 
 
+def long(container, name, mib):
+    piece, blob = os.urandom(PIECE), container.get_blob_client(name)
+    blocks = [BlobBlock(f"{number:08}") for number in range(int(mib) * 2**20 // PIECE)]
+    each(lambda block: blob.stage_block(block.id, piece), blocks)
+    blob.commit_block_list(blocks)
+
+
+def times(path):
+    """The time of a file as metadata: AzCopy's key, which leasefs reads, and rclone's."""
+    nanoseconds = path.stat().st_mtime_ns
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(nanoseconds // 10**9))
+    return {"modtime": str(nanoseconds), "mtime": f"{moment}.{nanoseconds % 10**9:09}Z"}
+
+
 def tree(container, prefix, folder):
     paths = [path for path in pathlib.Path(folder).rglob("*") if path.is_file()]
-    put = lambda path: container.upload_blob(f"{prefix}/{path.relative_to(folder)}", path.read_bytes(), overwrite=True)
+    put = lambda path: container.upload_blob(f"{prefix}/{path.relative_to(folder)}", path.read_bytes(), overwrite=True,
+                                             metadata=times(path))
     each(put, paths)
 
 
@@ -86,7 +103,7 @@ def main():
     client = ContainerClient(url, container, credential={"account_name": "devstoreaccount1", "account_key": KEY})
     if not client.exists():
         client.create_container()
-    commands = {"fill": fill, "big": big, "tree": tree, "wait": wait, "version": version, "changed": changed, "same": same}
+    commands = {"fill": fill, "big": big, "long": long, "tree": tree, "wait": wait, "version": version, "changed": changed, "same": same}
     commands[command](client, *words)
 
 

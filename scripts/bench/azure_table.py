@@ -20,6 +20,7 @@ ROWS = {
     "random": ("random reads of 4 KiB, cold", "1/s", True),
     "rename": ("rename of a directory with 1,000 files", "s", False),
     "memory": ("memory while reading", "MiB", False),
+    "stream": ("memory while streaming 4 GiB", "MiB", False),
 }
 SETTINGS = {"azurite:0": "Azurite", "serve:0": "`leasefs serve`", "azurite:20": "Azurite, 20 ms per request",
             "serve:20": "`leasefs serve`, 20 ms per request"}

@@ -161,3 +161,51 @@ async fn a_prefix_is_a_share_of_its_own() {
     rig.rename("g", "h", leasefs::store::RenameMode::Replace).await.unwrap();
     assert_eq!(service.names().await, ["inside/of/f", "inside/of/h", "outside"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_walk_is_listed_ahead_and_never_twice() {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    for number in 0..30 {
+        service.put_with(&format!("p/d{number:02}/f"), "x", &[]).await;
+    }
+    service.put("p/file", "not a directory").await;
+    let rig = Rig::with(&service, folder.path(), patient()).await;
+    rig.list("p").await;
+    service.asked();
+    rig.list("p/d00").await;
+    rig.list("p/d01").await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(service.asked().len(), 2, "who lists two directories gets two");
+    for number in 2..30 {
+        assert_eq!(rig.list(&format!("p/d{number:02}")).await, [format!("p/d{number:02}/f")]);
+    }
+    let asked = service.asked_texts();
+    assert_eq!(asked.len(), 28, "each once: {asked:?}");
+    for number in 0..30 {
+        rig.list(&format!("p/d{number:02}")).await;
+    }
+    assert_eq!(service.asked().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_ahead_leaves_alone_what_is_changed_beside_it() {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    for number in 0..8 {
+        service.put_with(&format!("p/d{number}/f"), "old", &[]).await;
+    }
+    let rig = Rig::with(&service, folder.path(), patient()).await;
+    for directory in ["p", "p/d0", "p/d1"] {
+        rig.list(directory).await;
+    }
+    // The answer to a listing ahead is on its way while the names in it change here.
+    let held = service.hold("prefix=p%2Fd4%2F");
+    rig.list("p/d2").await;
+    held.done.notified().await;
+    rig.write_and_push("p/d4/new", b"new").await.unwrap();
+    rig.write("p/d4/mine", b"not pushed");
+    held.go_on.notify_one();
+    assert_eq!(rig.list("p/d4").await, ["p/d4/f", "p/d4/mine", "p/d4/new"]);
+    rig.push("p/d4/mine").await.unwrap();
+    assert_eq!(service.text("p/d4/new").await.unwrap(), "new");
+    assert_eq!(service.text("p/d4/mine").await.unwrap(), "not pushed");
+}

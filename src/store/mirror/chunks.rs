@@ -114,6 +114,16 @@ impl ChunkMap {
         runs
     }
 
+    /// The first run of at most `most` chunks that are not here and not in `other`, which is sorted. Runs end where one of
+    /// `most` chunks would end if the content were cut into such, so that later runs are not crumbs.
+    pub(super) fn first_missing(&self, most: u64, other: &[Range<u64>]) -> Option<Range<u64>> {
+        let is_free = |chunk: u64| !self.has(chunk) && !other.iter().any(|run| run.contains(&chunk));
+        let start = (0..self.count()).find(|chunk| is_free(*chunk))?;
+        let stop = ((start / most + 1) * most).min(self.count());
+        let end = (start..stop).find(|chunk| !is_free(*chunk)).unwrap_or(stop);
+        Some(start..end)
+    }
+
     /// The content got shorter; what is behind the new end is not asked for any more.
     pub(super) fn cut(&mut self, size: u64) {
         if size < self.size {
@@ -178,6 +188,17 @@ mod tests {
         assert_eq!(longer.missing(0..30), vec![20..21; 1]);
         map.cut(CHUNK);
         assert_eq!(map, ChunkMap::from_bits(&[1], CHUNK));
+    }
+
+    #[test]
+    fn the_next_run_is_neither_here_nor_on_its_way() {
+        let mut map = ChunkMap::empty(20 * CHUNK);
+        map.add(0..3);
+        assert_eq!(map.first_missing(8, &[]), Some(3..8));
+        assert_eq!(map.first_missing(8, &[3..5, 7..9]), Some(5..7));
+        assert_eq!(map.first_missing(8, &[3..8, 8..16]), Some(16..20));
+        assert_eq!(map.first_missing(8, &[3..10, 10..20]), None);
+        assert_eq!(ChunkMap::full(20 * CHUNK).first_missing(8, &[]), None);
     }
 
     proptest! {

@@ -15,6 +15,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -39,10 +40,15 @@ pub(super) const SMALL: u64 = 256 << 10;
 const DOORS: usize = 64;
 /// First bytes that came with the properties, kept until somebody opens the blob.
 const OFFERED: usize = 32;
+/// Requests ahead of readers for each that is to carry bytes at a time: while some wait for their answers to begin, the
+/// others keep the line busy.
+const TURNS_PER_PARALLEL: usize = 2;
 /// How long to wait for somebody who is just closing.
 const ENDING: Duration = Duration::from_millis(1);
 /// The time of the last use is exact to this, so that opening a file does not write every time.
 const USED_EXACT: Duration = Duration::from_secs(60);
+/// Files that are read here and there are brought as a whole, all together up to one part in so many of the cache.
+const WHOLE_PART: u64 = 4;
 
 /// The content of a mirror.
 pub(super) struct Contents {
@@ -58,6 +64,8 @@ pub(super) struct Contents {
     doors: [tokio::sync::Mutex<()>; DOORS],
     /// Requests ahead of readers.
     turns: Semaphore,
+    /// Bytes of the files that are brought as a whole: nothing of what is open can be evicted.
+    promised: AtomicU64,
     pub(super) cache: Cache,
 }
 
@@ -103,7 +111,8 @@ impl Contents {
             live: Mutex::default(),
             offered: Mutex::new(lru::LruCache::new(offered)),
             doors: std::array::from_fn(|_| tokio::sync::Mutex::default()),
-            turns: Semaphore::new(options.parallel.max(1)),
+            turns: Semaphore::new(options.parallel.max(1) * TURNS_PER_PARALLEL),
+            promised: AtomicU64::new(0),
             cache: Cache::new(options.cache_size),
             options,
         });
@@ -119,6 +128,22 @@ impl Contents {
     /// How far ahead of a reader content is brought.
     pub(super) fn window_max(&self) -> u64 {
         self.options.ahead_bytes
+    }
+
+    /// The largest file that is brought as a whole for who reads here and there.
+    pub(super) fn whole_max(&self) -> u64 {
+        self.options.cache_size / WHOLE_PART
+    }
+
+    /// Whether there is room to bring a file as a whole; if so, it is promised until it is taken back.
+    pub(super) fn promise_rest(&self, size: u64) -> bool {
+        let more = |promised: u64| Some(promised + size).filter(|sum| *sum <= self.whole_max());
+        self.has_room(size) && self.promised.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// A file for which room was promised is not used any more.
+    pub(super) fn take_back_rest(&self, size: u64) {
+        self.promised.fetch_sub(size, Ordering::Relaxed);
     }
 
     /// Waits for one's turn to bring something ahead.

@@ -23,9 +23,9 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, SemaphorePermit};
 
-use super::ahead::{Ahead, REQUEST_MAX};
+use super::ahead::{Ahead, REQUEST_MAX, REQUEST_REST};
 use super::cache::ROOM_ATTEMPTS;
 use super::chunks::{CHUNK, ChunkMap};
 use super::content::Contents;
@@ -45,6 +45,9 @@ const BULK: u64 = 32 << 20;
 const NOTE_EVERY: u64 = 64 << 20;
 /// Requests for one file that are under way or wait for their turn, at most.
 const FLIGHTS_MAX: usize = 64;
+/// The same while the rest of a file is brought that is read here and there. About as many as get their turn at once, so
+/// that readers of other files do not wait behind all of it.
+const REST_FLIGHTS_MAX: usize = 8;
 
 /// What is brought, and where it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,8 @@ struct State {
     file: Option<Scratch>,
     flights: Vec<Arc<Flight>>,
     ahead: Ahead,
+    /// Everything is brought; room for so many bytes was promised for it.
+    rest: Option<u64>,
     /// Bytes that came since the sidecar was written.
     not_noted: u64,
 }
@@ -86,6 +91,8 @@ struct Flight {
     chunks: Range<u64>,
     /// Somebody waits for it; else it is ahead of the readers.
     wanted: bool,
+    /// Told when somebody waits for it after all.
+    hurry: Notify,
     failed: OnceLock<StoreError>,
     over: AtomicBool,
 }
@@ -105,8 +112,8 @@ impl Fetching {
         file: Option<Scratch>,
     ) -> Arc<Self> {
         let complete = AtomicBool::new(file.is_none());
-        let ahead = Ahead::new(contents.window_max());
-        let state = State { map, file, flights: Vec::new(), ahead, not_noted: 0 };
+        let ahead = Ahead::new(contents.window_max(), contents.whole_max());
+        let state = State { map, file, flights: Vec::new(), ahead, rest: None, not_noted: 0 };
         Arc::new_cyclic(|this| Self {
             contents: Arc::downgrade(contents),
             this: Weak::clone(this),
@@ -203,15 +210,33 @@ impl Fetching {
         contents.note(&origin, &map);
     }
 
-    /// Hears of a read: brings more ahead of it if that is worth it.
-    fn heard(&self, range: &Range<u64>) {
+    /// Hears of a read, and whether it has to wait: brings more around or ahead of it if that is worth it.
+    fn heard(&self, range: &Range<u64>, missed: bool) {
         let mut state = self.state.lock();
         let size = state.map.size();
-        let plan = state.ahead.read(range, size);
+        let plan = state.ahead.read(range, size, missed);
         let mut wanted = state.map.missing(state.map.chunks(&plan.ahead));
         state.leave_out_flights(&mut wanted);
         for chunks in wanted {
             self.start(&mut state, chunks, plan.request, false);
+        }
+        if plan.rest && state.rest.is_none() {
+            let contents = self.contents.upgrade();
+            state.rest = contents.filter(|contents| contents.promise_rest(size)).map(|_| size);
+        }
+        self.bring_rest(&mut state);
+    }
+
+    /// Goes on with bringing everything, if that was decided: a few requests at a time, from the start on.
+    fn bring_rest(&self, state: &mut State) {
+        if state.rest.is_none() {
+            return;
+        }
+        let step = REQUEST_REST / CHUNK;
+        while state.flights.len() < REST_FLIGHTS_MAX {
+            let flying = state.flying();
+            let Some(next) = state.map.first_missing(step, &flying) else { return };
+            self.start(state, next, REQUEST_REST, false);
         }
     }
 
@@ -224,8 +249,8 @@ impl Fetching {
                 return;
             }
             let to = (from + step).min(chunks.end);
-            let (failed, over) = (OnceLock::new(), AtomicBool::new(false));
-            let flight = Arc::new(Flight { chunks: from..to, wanted, failed, over });
+            let (hurry, failed, over) = (Notify::new(), OnceLock::new(), AtomicBool::new(false));
+            let flight = Arc::new(Flight { chunks: from..to, wanted, hurry, failed, over });
             state.flights.push(Arc::clone(&flight));
             if let Some(this) = self.this.upgrade() {
                 self.runtime.spawn(async move { this.fly(flight).await });
@@ -239,7 +264,7 @@ impl Fetching {
             None => Err(gone()),
             Some(contents) => {
                 // Who waits goes first; what is ahead of readers takes turns.
-                let _turn = if flight.wanted { None } else { contents.turn().await };
+                let _turn = if flight.wanted { None } else { flight.turn(&contents).await };
                 if !flight.wanted && !self.is_used() {
                     return self.landed(&flight, Err(gone()));
                 }
@@ -252,7 +277,14 @@ impl Fetching {
     }
 
     fn landed(&self, flight: &Arc<Flight>, result: Result<()>) {
-        self.state.lock().flights.retain(|other| !Arc::ptr_eq(other, flight));
+        {
+            let mut state = self.state.lock();
+            state.flights.retain(|other| !Arc::ptr_eq(other, flight));
+            // After a failure the next reader starts anew.
+            if result.is_ok() {
+                self.bring_rest(&mut state);
+            }
+        }
         if let Err(error) = result {
             tracing::debug!(origin = ?self.origin(), chunks = ?flight.chunks, %error, "content did not come");
             let _ = flight.failed.set(error);
@@ -360,7 +392,9 @@ impl Fetching {
         }
         let meets =
             |flight: &&Arc<Flight>| flight.chunks.start < chunks.end && chunks.start < flight.chunks.end;
-        Some(state.flights.iter().filter(meets).cloned().collect())
+        let flights: Vec<Arc<Flight>> = state.flights.iter().filter(meets).cloned().collect();
+        flights.iter().for_each(|flight| flight.hurry.notify_one());
+        Some(flights)
     }
 
     /// Waits for these flights, and for others if they were not enough.
@@ -390,12 +424,27 @@ impl Fetching {
     }
 }
 
+impl Flight {
+    /// Waits for a turn, or until somebody waits for these bytes: then it is as good as wanted.
+    async fn turn<'a>(&self, contents: &'a Contents) -> Option<SemaphorePermit<'a>> {
+        tokio::select! {
+            turn = contents.turn() => turn,
+            () = self.hurry.notified() => None,
+        }
+    }
+}
+
 impl State {
-    /// Leaves out the chunks that are on their way.
-    fn leave_out_flights(&self, runs: &mut Vec<Range<u64>>) {
+    /// Chunks that are on their way, in order.
+    fn flying(&self) -> Vec<Range<u64>> {
         let mut flying: Vec<Range<u64>> = self.flights.iter().map(|flight| flight.chunks.clone()).collect();
         flying.sort_unstable_by_key(|chunks| chunks.start);
-        *runs = super::chunks::without(runs, &flying);
+        flying
+    }
+
+    /// Leaves out the chunks that are on their way.
+    fn leave_out_flights(&self, runs: &mut Vec<Range<u64>>) {
+        *runs = super::chunks::without(runs, &self.flying());
     }
 }
 
@@ -407,7 +456,7 @@ impl Fetch for Fetching {
         }
         let here = self.state.lock().map.covers(range);
         if here && range.end.saturating_sub(range.start) <= READ_MAX {
-            self.heard(range);
+            self.heard(range, false);
         }
         here
     }
@@ -428,7 +477,7 @@ impl Fetch for Fetching {
             // What is asked for flies before what is ahead of it.
             let flights = self.await_what(&part);
             if range.end - range.start <= READ_MAX {
-                self.heard(&part);
+                self.heard(&part, flights.is_some());
             }
             if let Some(flights) = flights {
                 self.land(&part, flights).await?;
@@ -446,6 +495,7 @@ impl Drop for Fetching {
         // The file is let go before anybody else may take it.
         self.state.get_mut().file = None;
         if let Some(contents) = self.contents.upgrade() {
+            contents.take_back_rest(self.state.get_mut().rest.take().unwrap_or_default());
             contents.ended(&self.origin.get_mut().name, &self.this);
         }
     }

@@ -40,6 +40,7 @@ mod state;
 mod sweep;
 mod turns;
 mod upload;
+mod walk;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -48,7 +49,7 @@ use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::upstream::{
     Changed, Changing, Fence, Ready, Refused, Settling, Standing, Upstream, UpstreamStatus,
@@ -69,6 +70,7 @@ use queue::Queue;
 use settled::Settled;
 pub use state::{Block, Layout, Presence, Sidecar, Sidecars, Unpushed};
 use turns::{Scope, Turn, Turns};
+use walk::Walks;
 
 /// The folder in the container that mounts keep for themselves.
 const OWN_FOLDER: &str = ".leasefs";
@@ -113,6 +115,10 @@ pub struct Mirror {
     turns: Turns,
     /// Who lists which directory.
     listings: Turns,
+    /// Who lists one directory after the other.
+    walks: Mutex<Walks>,
+    /// Directories to be listed before anybody asks for them.
+    list_soon: mpsc::Sender<String>,
     /// What was sent before its commit.
     early: Early,
     /// How much may be on its way to the service.
@@ -173,6 +179,7 @@ impl Mirror {
             options.clone(),
         );
         let contents = contents.await?;
+        let (list_soon, orders) = walk::orders();
         let mirror = Arc::new(Self {
             uploads: Semaphore::new(upload::upload_room(options.parallel) as usize),
             early: Early::default(),
@@ -194,7 +201,10 @@ impl Mirror {
             known: Mutex::default(),
             turns: Turns::default(),
             listings: Turns::default(),
+            walks: Mutex::default(),
+            list_soon,
         });
+        walk::start(&mirror, orders);
         leases::start(&mirror).await?;
         queue::start(&mirror);
         journal::start(&mirror);

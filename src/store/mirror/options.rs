@@ -29,7 +29,7 @@ impl Default for MirrorOptions {
             parallel: 8,
             patience: Duration::from_secs(15),
             cache_size: 10 << 30,
-            ahead_bytes: 64 << 20,
+            ahead_bytes: 128 << 20,
             unpushed_bytes: 10 << 30,
         }
     }

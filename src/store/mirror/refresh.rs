@@ -65,25 +65,38 @@ impl Mirror {
     /// [`Upstream::refresh_directory`].
     pub(super) async fn refresh_names_in(&self, directory: Option<&BlobName>) -> Result<()> {
         let prefix = directory.map_or_else(String::new, |name| format!("{name}/"));
-        if is_own(&prefix)
-            || self.known.lock().directory_is_fresh(&prefix, Instant::now(), self.options.attr_ttl)
-        {
+        if is_own(&prefix) {
             return Ok(());
         }
-        self.list(&prefix, Extent::Whole).await
+        let fresh = self.known.lock().directory_is_fresh(&prefix, Instant::now(), self.options.attr_ttl);
+        self.follow_walk(&prefix, !fresh).await;
+        if fresh { Ok(()) } else { self.list(&prefix, Extent::Whole).await }
+    }
+
+    /// Lists a directory for whoever comes next.
+    pub(super) async fn list_ahead(&self, prefix: &str) -> Result<()> {
+        self.list(prefix, Extent::OnePage).await
     }
 
     /// [`Upstream::refresh_name`].
     pub(super) async fn refresh_one(&self, name: &BlobName) -> Result<()> {
         let (text, ttl) = (name.as_str(), self.options.attr_ttl);
-        if is_own(text) || self.known.lock().name_is_fresh(text, Instant::now(), ttl) {
+        let parent = parent_prefix(text);
+        if is_own(text) {
+            return Ok(());
+        }
+        if self.known.lock().name_is_fresh(text, Instant::now(), ttl) {
+            let expected = self.walks.lock().expects(parent);
+            if expected {
+                self.follow_walk(parent, false).await;
+            }
             return Ok(());
         }
         if self.sidecars.is_unpushed(name) {
             return Ok(());
         }
-        let parent = parent_prefix(text);
         if !self.known.lock().directory(parent).big {
+            self.follow_walk(parent, true).await;
             self.list(parent, Extent::OnePage).await?;
             if self.known.lock().name_is_fresh(text, Instant::now(), ttl) {
                 return Ok(());
