@@ -43,7 +43,7 @@ fn run_mirror(delete: DeleteRule, passthrough: bool) {
 fn run_over_http(delete: DeleteRule, passthrough: bool) {
     let given = std::env::var("LEASEFS_MODEL_URL").ok();
     let own = given.is_none().then(server::Server::start);
-    let url = own.as_ref().map(|server| server.account_url()).or(given).unwrap();
+    let url = own.as_ref().map(server::Server::account_url).or(given).unwrap();
     run_on(SEEDS_OVER_HTTP, delete, passthrough, || Blobs::Elsewhere(Arc::new(server::client_at(&url))));
 }
 

@@ -304,6 +304,16 @@ impl Engine {
         }
     }
 
+    /// For a directory that is going to be removed or replaced: what is pending inside and really closed already goes away
+    /// in a moment.
+    pub(super) async fn empty_in_a_moment(&self, ino: Ino) -> Result<()> {
+        self.refresh_entries(ino).await?;
+        for (name, _) in self.pending.in_directory(ino) {
+            self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
+        }
+        Ok(())
+    }
+
     /// Removes an empty directory.
     pub async fn remove_directory(&self, parent: Ino, segment: &Segment) -> Result<()> {
         self.refresh_child(parent, segment).await?;
@@ -311,11 +321,7 @@ impl Engine {
             let _entry = self.entry_stays(parent, segment).await;
             self.find_child(parent, segment)?.0
         };
-        self.refresh_entries(ino).await?;
-        // What is pending inside and really closed already goes away in a moment.
-        for (name, _) in self.pending.in_directory(ino) {
-            self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
-        }
+        self.empty_in_a_moment(ino).await?;
         // Whoever claimed the directory must share delete. Directories are never delete pending.
         let removal = self.gate.replace(ino).await?;
         {

@@ -73,7 +73,12 @@ impl Engine {
             let _entries = self.entries_stay((from_dir, from), (to_dir, to)).await;
             (self.side(from_dir, from)?, self.optional_side(to_dir, to)?)
         };
-        // Both may wait for a late close, so no guard is held.
+        // All of them may wait for a late close, so no guard is held.
+        if let (Some(Side { ino, kind: Kind::Directory, .. }), Kind::Directory, RenameRule::Replace) =
+            (&target, source.kind, rule)
+        {
+            self.empty_in_a_moment(*ino).await?;
+        }
         let _moving = self.gate.open(source.ino, Claim::DELETE, Holder::engine(now())).await?;
         let replacing = match (&target, rule) {
             (Some(target), RenameRule::Replace) if target.kind != Kind::Directory => {

@@ -166,6 +166,26 @@ fn found(path: &std::path::Path) -> File {
     File::options().read(true).custom_flags(libc::O_PATH).open(path).unwrap()
 }
 
+/// The kernel tells of a close later than the program returns from it.
+#[test]
+fn a_directory_whose_last_pending_file_was_just_closed_can_be_removed_and_replaced() {
+    on_both_paths(&[], |mount| {
+        for round in 0..300 {
+            fs::create_dir_all(mount.path("old")).unwrap();
+            let file = File::create(mount.path("old/f")).unwrap();
+            fs::remove_file(mount.path("old/f")).unwrap();
+            if round % 2 == 0 {
+                drop(file);
+                fs::remove_dir(mount.path("old")).unwrap();
+            } else {
+                fs::create_dir(mount.path("new")).unwrap();
+                drop(file);
+                fs::rename(mount.path("new"), mount.path("old")).unwrap();
+            }
+        }
+    });
+}
+
 #[test]
 fn open_files_follow_a_rename() {
     on_both_paths(&[], |mount| {
