@@ -5,7 +5,7 @@
 #   scale   cost per file at a million files, resident memory (about 8 minutes), saved to docs/benchmarks/DATE-scale.md
 #   blob    the Blob service beside Azurite (about 4 minutes), saved to docs/benchmarks/DATE-blob.md
 #   files   the Files endpoint beside the Blob endpoint of the same process (about 3 minutes), docs/benchmarks/DATE-files.md
-#   azure   remote shares beside rclone, also over a slow line (about 40 minutes), saved to docs/benchmarks/DATE-azure.md
+#   azure   remote shares beside rclone, also over a slow line (about 20 minutes), saved to docs/benchmarks/DATE-azure.md
 #   quick, blob-quick, files-quick, azure-quick   the workloads of mount, blob, files or azure, small and once; printed only
 #   all     mount, scale, blob, files and azure
 # BENCH_DIR chooses the disk (default: the temporary folder). Everything made is removed again. BENCH_SYSTEMS and BENCH_ROWS choose
