@@ -42,8 +42,8 @@ scale_system() {
     STAT_LARGE=$(best stat_cost "$system" "$tree" "$SCALE_FILES")
 }
 
-# line TITLE UNIT VALUE LIMIT: one row of the table of limits.
-line() {
+# limit_row TITLE UNIT VALUE LIMIT: one row of the table of limits.
+limit_row() {
     awk -v title="$1" -v unit="$2" -v value="$3" -v limit="$4" \
         'BEGIN { printf "| %s | %.2f %s | ≤ %s %s | %s |\n", title, value, unit, limit, unit, value <= limit ? "met" : "**missed**" }'
 }
@@ -89,11 +89,11 @@ bench_scale() {
         timeout 300 find "$(dir_of leasefs)/scale" -printf '%s\n' >/dev/null
         walked=$(memory "${PID[leasefs]}")
         printf '\n| limit | measured | wanted | |\n|---|---:|---:|---|\n'
-        line "create: cost per file at $SCALE_FILES / at $SCALE_SMALL" × "$(over "$CREATE_LARGE" "$CREATE_SMALL")" 1.5
-        line "stat: cost per file at $SCALE_FILES / at $SCALE_SMALL" × "$(over "$STAT_LARGE" "$STAT_SMALL")" 1.5
-        line "resident memory, idle" MiB "$(mib "$idle")" 40
-        line "resident memory, peak while streaming $STREAM_MIB MiB" MiB "$(mib "$stream_leasefs")" 100
-        line "resident memory, peak while streaming $STREAM_MIB MiB, --no-passthrough" MiB "$(mib "$stream_daemon")" 100
-        line "resident memory, after a walk of $SCALE_FILES files" MiB "$(mib "$walked")" 200
+        limit_row "create: cost per file at $SCALE_FILES / at $SCALE_SMALL" × "$(over "$CREATE_LARGE" "$CREATE_SMALL")" 1.5
+        limit_row "stat: cost per file at $SCALE_FILES / at $SCALE_SMALL" × "$(over "$STAT_LARGE" "$STAT_SMALL")" 1.5
+        limit_row "resident memory, idle" MiB "$(mib "$idle")" 40
+        limit_row "resident memory, peak while streaming $STREAM_MIB MiB" MiB "$(mib "$stream_leasefs")" 100
+        limit_row "resident memory, peak while streaming $STREAM_MIB MiB, --no-passthrough" MiB "$(mib "$stream_daemon")" 100
+        limit_row "resident memory, after a walk of $SCALE_FILES files" MiB "$(mib "$walked")" 200
     } >"$BASE/table.md"
 }
