@@ -17,3 +17,5 @@ mod passthrough;
 mod rig;
 #[path = "leases/shapes.rs"]
 mod shapes;
+#[path = "leases/taking_over.rs"]
+mod taking_over;

@@ -193,6 +193,13 @@ async fn an_exclusive_open_refuses_the_sdk_and_the_other_mount() {
     assert!(matches!(refused, Err(StoreError::Lease(_))), "{refused:?}");
     assert_eq!(errno(fs::OpenOptions::new().write(true).open(two.path("plan"))), libc::EBUSY);
     assert_eq!(fs::read_to_string(two.path("plan")).unwrap(), "mine");
+    let told = two.shell(
+        "leasefs open plan -- true 2>&1 || echo $?; getfattr --only-values -n user.leasefs.holders plan",
+    );
+    assert!(told.contains("plan is leased to another mount or another client of the blob service"), "{told}");
+    assert!(told.contains("\n75\n") && told.ends_with("lease=elsewhere duration=timed\n"), "{told}");
+    let own = one.shell("getfattr --only-values -n user.leasefs.holders plan");
+    assert!(own.contains("access=rw") && !own.contains("elsewhere"), "{own}");
     let status = one.status();
     assert_eq!(status["mounts"][0]["leases"][0]["path"], "plan");
     assert_eq!(status["mounts"][0]["source"], source.as_str());

@@ -12,7 +12,11 @@ mod deletes;
 mod disk;
 #[path = "semantics/durability.rs"]
 mod durability;
+#[path = "semantics/joining.rs"]
+mod joining;
 #[path = "semantics/names.rs"]
 mod names;
 #[path = "semantics/power.rs"]
 mod power;
+#[path = "semantics/set_id.rs"]
+mod set_id;

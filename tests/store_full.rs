@@ -120,6 +120,24 @@ async fn a_full_store_refuses_and_recovers() {
     store.close().unwrap();
 }
 
+/// A removal may have to be noted first, and a log that filled the disk is emptied.
+#[tokio::test]
+async fn a_full_store_takes_what_makes_room() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let store = open(&disk);
+    store.create_container(&at(0).container, Metadata::new(), PublicAccess::None).await.unwrap();
+    let count = fill(&store).await;
+    let (new, always) = (NewContent::default, Preconditions::default());
+    let note = at(count + 1);
+    let refused = store.put_small(&note, "note".into(), new(), &always);
+    assert!(matches!(refused, Err(StoreError::Full)), "{refused:?}");
+    store.put_before_removal(&note, "note".into(), new(), &always).unwrap();
+    assert_eq!(store.put_small(&at(1), "".into(), new(), &always).unwrap().size, 0);
+    let grown = store.put_blob(&at(0), vec![1; 5_001].into(), new(), &always).await;
+    assert!(matches!(grown, Err(StoreError::Full)), "{grown:?}");
+    store.close().unwrap();
+}
+
 #[tokio::test]
 async fn a_disk_filled_by_others_to_the_last_byte() {
     let Some(disk) = SmallDisk::new() else { return };

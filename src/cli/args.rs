@@ -121,6 +121,11 @@ pub(super) enum Command {
     Serve(Box<ServeArgs>),
 }
 
+// Headings in the help of `leasefs mount`.
+const SHARING_OPTIONS: &str = "Sharing";
+const REMOTE_OPTIONS: &str = "With a URL as SOURCE";
+const ENDPOINT_OPTIONS: &str = "Endpoints for REST";
+
 /// `leasefs mount …`
 #[derive(Debug, Args)]
 #[command(after_help = MOUNT_NOTES, arg_required_else_help = true)]
@@ -140,62 +145,6 @@ pub(super) struct MountArgs {
     /// The container to mount; created if it is not there [default: share]
     #[arg(long, value_name = "NAME", value_parser = settings::parse_share)]
     pub(super) share: Option<ContainerName>,
-
-    /// When a file is removed while open: `smb` keeps its name taken until the last close, `posix` frees it at once
-    /// [default: smb]
-    #[arg(long, value_name = "RULE")]
-    pub(super) delete: Option<DeleteChoice>,
-
-    /// What programs that open a file for writing let others do meanwhile: `shared` everything, `deny-write` only read
-    /// it, `exclusive` nothing [default: shared]
-    #[arg(long, value_name = "POLICY", value_parser = settings::parse_policy)]
-    pub(super) share_policy: Option<SharePolicy>,
-
-    /// Another policy for files whose name or path matches, such as `*.xlsx=exclusive`; the first match wins
-    #[arg(long, value_name = "PATTERN=POLICY", value_parser = settings::parse_rule)]
-    pub(super) share_rule: Vec<ShareRule>,
-
-    /// When writers on other machines or of the blob service change the same file: `optimistic` lets the first to
-    /// commit win and keeps the other's content beside, `pessimistic` lets only one open it for writing,
-    /// `last-writer-wins` overwrites [default: optimistic]
-    #[arg(long, value_name = "STRATEGY", value_parser = settings::parse_concurrency)]
-    pub(super) concurrency: Option<Concurrency>,
-
-    /// How long a lease on a blob lasts if this mount dies: 15 to 60 seconds, or `infinite` [default: 60]
-    #[arg(long, value_name = "SECONDS|infinite", value_parser = settings::parse_lease)]
-    pub(super) lease: Option<LeaseDuration>,
-
-    /// Range locks refuse the reads and writes of others, not only their locks
-    #[arg(long)]
-    pub(super) mandatory_locks: bool,
-
-    /// Where a remote share is cached, and what is not uploaded yet is kept [default: $XDG_CACHE_HOME/leasefs or
-    /// ~/.cache/leasefs]
-    #[arg(long, value_name = "DIR")]
-    pub(super) cache_dir: Option<PathBuf>,
-
-    /// How much of a remote share is kept there at most, such as 500M or 20G [default: 10G]
-    #[arg(long, value_name = "SIZE", value_parser = settings::parse_size)]
-    pub(super) cache_size: Option<u64>,
-
-    /// How long names and attributes of a remote share are believed without asking again [default: 1]
-    #[arg(long, value_name = "SECONDS", value_parser = settings::parse_ttl)]
-    pub(super) attr_ttl: Option<Duration>,
-
-    /// Let close return when the content is in the cache directory, and upload it later
-    #[arg(long)]
-    pub(super) write_back: bool,
-
-    /// Serve the blobs over the Azure Blob protocol too, at this address
-    #[arg(long, value_name = "ADDR")]
-    pub(super) blob_addr: Option<SocketAddr>,
-
-    /// Serve the files over the Azure Files protocol too, at this address
-    #[arg(long, value_name = "ADDR")]
-    pub(super) files_addr: Option<SocketAddr>,
-
-    #[command(flatten, next_help_heading = "With --blob-addr or --files-addr")]
-    pub(super) endpoint: EndpointArgs,
 
     /// Allow no changes
     #[arg(long)]
@@ -232,6 +181,63 @@ pub(super) struct MountArgs {
     /// File with options, one per line
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+
+    /// When a file is removed while open: `smb` keeps its name taken until the last close, `posix` frees it at once
+    /// [default: smb]
+    #[arg(long, value_name = "RULE", help_heading = SHARING_OPTIONS)]
+    pub(super) delete: Option<DeleteChoice>,
+
+    /// What programs that open a file for writing let others do meanwhile: `shared` everything, `deny-write` only read
+    /// it, `exclusive` nothing [default: shared]
+    #[arg(long, value_name = "POLICY", value_parser = settings::parse_policy, help_heading = SHARING_OPTIONS)]
+    pub(super) share_policy: Option<SharePolicy>,
+
+    /// Another policy for files whose name or path matches, such as `*.xlsx=exclusive`; the first match wins
+    #[arg(long, value_name = "PATTERN=POLICY", value_parser = settings::parse_rule, help_heading = SHARING_OPTIONS)]
+    pub(super) share_rule: Vec<ShareRule>,
+
+    /// Range locks refuse the reads and writes of others, not only their locks
+    #[arg(long, help_heading = SHARING_OPTIONS)]
+    pub(super) mandatory_locks: bool,
+
+    /// When writers on other machines or of the blob service change the same file: `optimistic` lets the first to
+    /// commit win and keeps the other's content beside, `pessimistic` lets only one open it for writing,
+    /// `last-writer-wins` overwrites [default: optimistic]
+    #[arg(long, value_name = "STRATEGY", value_parser = settings::parse_concurrency, help_heading = SHARING_OPTIONS)]
+    pub(super) concurrency: Option<Concurrency>,
+
+    /// How long a lease on a blob lasts if this mount dies: 15 to 60 seconds, or `infinite` [default: 60]
+    #[arg(long, value_name = "SECONDS|infinite", value_parser = settings::parse_lease, help_heading = SHARING_OPTIONS)]
+    pub(super) lease: Option<LeaseDuration>,
+
+    /// Where a remote share is cached, and what is not uploaded yet is kept [default: $XDG_CACHE_HOME/leasefs or
+    /// ~/.cache/leasefs]
+    #[arg(long, value_name = "DIR", help_heading = REMOTE_OPTIONS)]
+    pub(super) cache_dir: Option<PathBuf>,
+
+    /// How much of a remote share is kept there at most, such as 500M or 20G [default: 10G]
+    #[arg(long, value_name = "SIZE", value_parser = settings::parse_size, help_heading = REMOTE_OPTIONS)]
+    pub(super) cache_size: Option<u64>,
+
+    /// How long names and attributes of a remote share are believed without asking again [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = settings::parse_ttl, help_heading = REMOTE_OPTIONS)]
+    pub(super) attr_ttl: Option<Duration>,
+
+    /// Let close return when the content is in the cache directory, and upload it later
+    #[arg(long, help_heading = REMOTE_OPTIONS)]
+    pub(super) write_back: bool,
+
+    /// Serve the blobs over the Azure Blob protocol too, at this address
+    #[arg(long, value_name = "ADDR", help_heading = ENDPOINT_OPTIONS)]
+    pub(super) blob_addr: Option<SocketAddr>,
+
+    /// Serve the files over the Azure Files protocol too, at this address
+    #[arg(long, value_name = "ADDR", help_heading = ENDPOINT_OPTIONS)]
+    pub(super) files_addr: Option<SocketAddr>,
+
+    // The last, because what follows it would stand under its heading.
+    #[command(flatten, next_help_heading = ENDPOINT_OPTIONS)]
+    pub(super) endpoint: EndpointArgs,
 }
 
 /// `leasefs umount …`

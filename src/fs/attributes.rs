@@ -61,13 +61,15 @@ impl Kind {
         }
     }
 
-    fn from_metadata(metadata: &Metadata) -> Self {
-        [Kind::Directory, Kind::Symlink, Kind::Fifo, Kind::Socket]
-            .into_iter()
-            .find(|kind| {
-                kind.marker().is_some_and(|key| metadata.get(key).is_some_and(|value| value == "true"))
-            })
-            .unwrap_or(Kind::File)
+    /// The kind that is marked by `key`.
+    fn marked(key: &str) -> Option<Self> {
+        match key {
+            IS_FOLDER => Some(Kind::Directory),
+            IS_SYMLINK => Some(Kind::Symlink),
+            IS_FIFO => Some(Kind::Fifo),
+            IS_SOCKET => Some(Kind::Socket),
+            _ => None,
+        }
     }
 }
 
@@ -120,12 +122,28 @@ impl Attributes {
         modified: Moment,
         default: DefaultOwner,
     ) -> Self {
-        let kind = Kind::from_metadata(metadata);
-        let number = |key: &str| metadata.get(key).and_then(|value| value.parse::<i64>().ok());
-        let id = |key: &str| number(key).and_then(|value| u32::try_from(value).ok());
-        let time = |key: &str, default: Moment| number(key).map_or(default, Moment);
-        let mtime = time(MTIME, modified);
-        let mode = id(MODE).unwrap_or(match kind {
+        let mut kind = None;
+        let (mut mode, mut uid, mut gid) = (None, None, None);
+        let (mut atime, mut mtime, mut ctime, mut btime) = (None, None, None, None);
+        let id = |value: &str| value.parse().ok();
+        let time = |value: &str| value.parse().ok().map(Moment);
+        // Once through all of them: this is done for every name that is looked up or listed.
+        for (key, value) in metadata.iter() {
+            match key {
+                MODE => mode = id(value),
+                OWNER => uid = id(value),
+                GROUP => gid = id(value),
+                ATIME => atime = time(value),
+                MTIME => mtime = time(value),
+                CTIME => ctime = time(value),
+                BTIME => btime = time(value),
+                _ if value == "true" => kind = kind.or(Kind::marked(key)),
+                _ => {}
+            }
+        }
+        let kind = kind.unwrap_or(Kind::File);
+        let mtime = mtime.unwrap_or(modified);
+        let mode = mode.unwrap_or(match kind {
             Kind::Directory => 0o755,
             Kind::Symlink => 0o777,
             Kind::File | Kind::Fifo | Kind::Socket => 0o644,
@@ -133,32 +151,34 @@ impl Attributes {
         Self {
             kind,
             mode: mode & PERMISSION_BITS,
-            uid: id(OWNER).unwrap_or(default.uid),
-            gid: id(GROUP).unwrap_or(default.gid),
-            atime: time(ATIME, mtime),
+            uid: uid.unwrap_or(default.uid),
+            gid: gid.unwrap_or(default.gid),
+            atime: atime.unwrap_or(mtime),
             mtime,
-            ctime: time(CTIME, modified),
-            btime: time(BTIME, created),
+            ctime: ctime.unwrap_or(modified),
+            btime: btime.unwrap_or(created),
         }
     }
 
     /// Writes the attributes over those in `metadata` and leaves every other key alone.
     pub fn write_to(&self, metadata: &mut Metadata) {
-        let mut set = |key: &str, value: String| {
-            match metadata.get_mut(key) {
-                Some(old) => *old = value,
-                None => drop(metadata.insert(key.to_owned(), value)),
-            };
+        let mut text = String::new();
+        let mut set = |key: &str, value: i64| {
+            text.clear();
+            // Writing to a String cannot fail.
+            let _ = write!(text, "{value}");
+            metadata.set(key, &text);
         };
-        set(MODE, ((self.kind.type_bits() & TYPE_BITS) | self.mode).to_string());
-        set(OWNER, self.uid.to_string());
-        set(GROUP, self.gid.to_string());
-        set(ATIME, self.atime.0.to_string());
-        set(MTIME, self.mtime.0.to_string());
-        set(CTIME, self.ctime.0.to_string());
-        set(BTIME, self.btime.0.to_string());
+        // In the order of their names, so that fresh ones are put one behind the other.
+        set(BTIME, self.btime.0);
+        set(MTIME, self.mtime.0);
+        set(MODE, i64::from((self.kind.type_bits() & TYPE_BITS) | self.mode));
+        set(ATIME, self.atime.0);
+        set(CTIME, self.ctime.0);
+        set(GROUP, i64::from(self.gid));
+        set(OWNER, i64::from(self.uid));
         if let Some(marker) = self.kind.marker() {
-            set(marker, "true".to_owned());
+            metadata.set(marker, "true");
         }
     }
 
@@ -181,8 +201,17 @@ impl Attributes {
 
     /// Whether writing would have to drop a set-id bit.
     pub fn has_set_id(&self) -> bool {
-        self.mode & 0o4000 != 0 || self.mode & 0o2010 == 0o2010
+        is_set_id(self.mode)
     }
+
+    /// The same for what is in `metadata`, without reading the rest of it.
+    pub fn has_set_id_in(metadata: &Metadata) -> bool {
+        metadata.get(MODE).and_then(|mode| mode.parse().ok()).is_some_and(is_set_id)
+    }
+}
+
+fn is_set_id(mode: u32) -> bool {
+    mode & 0o4000 != 0 || mode & 0o2010 == 0o2010
 }
 
 /// Whether `key` is one of ours: attributes and extended attributes are under it.
@@ -250,13 +279,24 @@ mod tests {
     }
 
     #[test]
+    fn set_id_bits_are_found_without_reading_everything() {
+        for (mode, has) in [(0o644, false), (0o4644, true), (0o2755, true), (0o2644, false), (0o1777, false)]
+        {
+            let attributes = Attributes::new(Kind::File, mode, 7, 8, Moment(0));
+            let found = (attributes.has_set_id(), Attributes::has_set_id_in(&attributes.to_metadata()));
+            assert_eq!(found, (has, has), "{mode:o}");
+        }
+        assert!(!Attributes::has_set_id_in(&Metadata::new()));
+    }
+
+    #[test]
     fn foreign_blobs_get_defaults() {
         let mut metadata = Metadata::new();
-        metadata.insert("permissions".into(), "what".into());
+        metadata.set("permissions", "what");
         let attributes = Attributes::of_metadata(&metadata, Moment(1), Moment(2), NOBODY);
         assert_eq!((attributes.kind, attributes.mode, attributes.uid), (Kind::File, 0o644, 65534));
         assert_eq!((attributes.mtime, attributes.btime), (Moment(2), Moment(1)));
-        metadata.insert("hdi_isfolder".into(), "true".into());
+        metadata.set("hdi_isfolder", "true");
         let attributes = Attributes::of_metadata(&metadata, Moment(1), Moment(2), NOBODY);
         assert_eq!((attributes.kind, attributes.mode), (Kind::Directory, 0o755));
     }

@@ -20,13 +20,10 @@ use super::place::Guarded;
 const LINGER_FIRST: Duration = Duration::from_millis(1);
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// Putting more bytes of changed content together than this is not done on a thread that serves requests.
-const TIDY_AT_ONCE: u64 = 1 << 20;
-
 /// After short opens content is put together this much later.
 const TIDY_LATER: Duration = Duration::from_secs(1);
 /// So many files at most wait for that.
-const UNTIDY_MAX: usize = 1024;
+pub(super) const UNTIDY_MAX: usize = 1024;
 
 /// When content is put back together that was changed in places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,18 +90,32 @@ impl Engine {
             self.drop_use(&file, tidying).await;
         }
         drop(file);
-        if let Closing::Remove(permit) = closing
-            && let Err(error) = self.finish_remove(ino, permit).await
-        {
-            tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
-        }
+        self.after_close(ino, closing).await;
     }
 
-    /// Gives up a use whose open did not come about. Nothing was changed, so there is nothing to finish.
-    pub(super) fn give_up(&self, file: &Arc<OpenFile>, permit: &OpenPermit) {
+    /// Gives up a use whose open did not come about. Nothing was changed, so there is nothing to commit; its permit is
+    /// the caller's to [`leave`](Self::leave).
+    pub(super) fn give_up(&self, file: &Arc<OpenFile>) {
         self.drop_file(file);
         self.nodes.unhold(file.ino());
-        drop(permit.close());
+    }
+
+    /// Gives a permit back that leads to no open file, or no longer. If that was the last open of a file that was
+    /// removed meanwhile, it goes now: whoever just drops a permit leaves such a file behind. Not for holders of a guard.
+    pub(super) async fn leave(&self, ino: Ino, permit: &OpenPermit) {
+        self.after_close(ino, permit.close()).await;
+    }
+
+    /// What is left to do after a permit was closed.
+    pub(super) async fn after_close(&self, ino: Ino, closing: Closing) {
+        match closing {
+            Closing::Done => {}
+            Closing::Remove(permit) => {
+                if let Err(error) = self.finish_remove(ino, permit).await {
+                    tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
+                }
+            }
+        }
     }
 
     /// Gives up one use; the last one takes the file out of the table.
@@ -114,10 +125,12 @@ impl Engine {
             self.settle_in_place(file).await;
         }
         self.nodes.unhold(file.ino());
-        let Some(bytes) = file.in_pieces().filter(|_| last) else { return };
+        if !last || !file.is_in_pieces() {
+            return;
+        }
         match tidying {
             Tidying::Later if self.tidy_later(file.ino()).await => {}
-            Tidying::Now | Tidying::Later => self.tidy(file.ino(), bytes).await,
+            Tidying::Now | Tidying::Later => self.tidy(file.ino()).await,
         }
     }
 
@@ -185,16 +198,30 @@ impl Engine {
         true
     }
 
-    /// Takes away a pending file whose last open is closed.
+    /// Takes away a pending file whose last open is closed. What cannot be taken away (somebody leased it) stays
+    /// pending.
     pub(super) async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
-        if let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? {
-            let found = self.local()?.find(at)?;
+        let removed = self.remove_pending(ino).await;
+        match &removed {
+            Ok(()) => permit.confirm(),
+            Err(_) => permit.keep(),
+        }
+        removed
+    }
+
+    async fn remove_pending(&self, ino: Ino) -> Result<()> {
+        let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else { return Ok(()) };
+        let found = self.local()?.find(at)?;
+        // Others may have removed or replaced it; what has the name then is not ours to take away.
+        if found.blob.as_ref().is_some_and(|blob| Ino::of(blob.id) == ino) {
             self.delete_blob(at, &found).await?;
             crash_point("finish_remove_after_delete");
-            self.forget_pending(*parent, segment, ino).await?;
-            self.lose_name(ino, &found);
         }
-        permit.confirm();
+        if let Err(error) = self.forget_pending(*parent, segment, ino).await {
+            // It names a file that is not there any more: the next start takes it away.
+            tracing::warn!(ino = ino.0, %error, "the mark of a removed file stays");
+        }
+        self.lose_name(ino, &found);
         Ok(())
     }
 
@@ -240,19 +267,86 @@ impl Engine {
         }
     }
 
-    /// Puts content back together after the last close of a file that was changed in places: at once if that moves few
-    /// bytes, else on a thread of its own.
-    async fn tidy(&self, ino: Ino, bytes: u64) {
+    /// Puts content back together after the last close of a file that was changed in places. That waits for the disk
+    /// several times, so it is never done on a thread that serves requests, and for one file at a time.
+    async fn tidy(&self, ino: Ino) {
         let Some(at) = self.at_now(ino).await else { return };
-        match (tokio::runtime::Handle::try_current(), self.this.upgrade()) {
-            (Ok(runtime), Some(engine)) if bytes > TIDY_AT_ONCE => {
-                let under_way = Arc::clone(&self.tidying).read_owned().await;
-                runtime.spawn_blocking(move || {
-                    engine.tidy_at(ino, &at);
-                    drop(under_way);
-                });
+        let (Ok(runtime), Some(engine)) = (tokio::runtime::Handle::try_current(), self.this.upgrade()) else {
+            return self.tidy_at(ino, &at);
+        };
+        // A permit is a place among those who wait: without one the close waits, and nobody else.
+        let place = Arc::clone(&self.tidy_places).acquire_owned().await;
+        let under_way = Arc::clone(&self.tidying).read_owned().await;
+        runtime.spawn(async move {
+            let turn = Arc::clone(&engine.tidy_turn).lock_owned().await;
+            let done = tokio::task::spawn_blocking(move || {
+                engine.tidy_at(ino, &at);
+                drop((under_way, turn));
+            });
+            if let Err(error) = done.await {
+                tracing::error!(ino = ino.0, %error, "content stays in pieces");
             }
-            _ => self.tidy_at(ino, &at),
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OpenRequest;
+    use super::super::file::Route;
+    use super::super::nodes::ROOT;
+    use super::super::testing::{CALLER, WRITE, World, segment, start, start_on};
+    use super::*;
+    use crate::store::{BlobStore, LocalStore, NewContent, Preconditions};
+
+    /// Longer than a close takes, even on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    const READ: OpenRequest = OpenRequest { read: true, write: false, truncate: false, exclusive: false };
+
+    async fn put(world: &World, name: &str, size: usize) -> Ino {
+        let (new, always) = (NewContent::default(), Preconditions::default());
+        world.store.put_blob(&world.at(name), vec![1; size].into(), new, &always).await.unwrap();
+        world.engine.lookup(ROOT, &segment(name)).await.unwrap().ino
+    }
+
+    #[tokio::test]
+    async fn a_close_does_not_wait_until_content_is_put_together() {
+        let world = start().await;
+        let (engine, ino) = (&world.engine, put(&world, "big", 4 << 20).await);
+        let handle = engine.open(ino, WRITE, CALLER).await.unwrap().handle;
+        engine.write(handle, 5000, b"changed").await.unwrap();
+        let pieces = || world.store.reader(&world.at("big")).unwrap().pieces().len();
+        let turn = Arc::clone(&engine.tidy_turn).lock_owned().await;
+        tokio::time::timeout(LIMIT, engine.release(handle)).await.expect("the close waits").unwrap();
+        assert!(pieces() > 1, "put together by the close itself");
+        drop(turn);
+        tokio::time::timeout(LIMIT, engine.drain(&|_| {})).await.expect("the end waits").unwrap();
+        assert_eq!(pieces(), 1);
+    }
+
+    /// A descriptor that the engine forgets to close looks like a mapping that never ends.
+    #[tokio::test]
+    async fn a_file_that_a_writer_took_over_from_readers_is_let_go() {
+        let mut world = start().await;
+        world.engine = start_on(&world.store, true).await;
+        let (engine, ino) = (&world.engine, put(&world, "f", 200_000).await);
+        let reader = engine.open(ino, READ, CALLER).await.unwrap();
+        assert!(matches!(reader.route, Route::Kernel(_)));
+        let writer = engine.open(ino, WRITE, CALLER).await.unwrap();
+        assert!(matches!(writer.route, Route::Direct(_)));
+        engine.write(writer.handle, 50, b"changed").await.unwrap();
+        drop((reader.route, writer.route));
+        for handle in [writer.handle, reader.handle] {
+            engine.flush(handle, 1).await.unwrap();
+            engine.release(handle).await.unwrap();
         }
+        let gone = async {
+            while engine.open_file(ino).is_some() {
+                tokio::time::sleep(LINGER_FIRST).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
     }
 }

@@ -60,10 +60,8 @@ impl Engine {
 
     /// Makes the directory's entries survive a power loss.
     pub async fn fsync_directory(&self, ino: Ino) -> Result<()> {
-        if self.upstream().is_none()
-            && let Some(changed) = self.directory_times.take(ino)
-        {
-            self.write_directory_time(ino, changed).await;
+        if self.upstream().is_none() {
+            self.write_directory_time(ino).await;
         }
         Ok(self.local()?.sync().await?)
     }

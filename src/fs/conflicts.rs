@@ -32,7 +32,7 @@ impl Engine {
         match self.save_aside(file, guarded, why) {
             Ok(false) => {}
             // Written later, if it is time for that: not by the holder of a guard.
-            Ok(true) => drop(self.directory_times.touch(guarded.parent, now())),
+            Ok(true) => _ = self.note_touched(guarded.parent),
             Err(error) => {
                 tracing::error!(ino = file.ino().0, at = %guarded.at, %error, "content could not be kept beside");
                 return error;

@@ -25,6 +25,7 @@ use crate::share::Moment;
 use crate::store::{Change, ContentReader, Scratch, sparse};
 
 use super::changes::{ChangeMap, Whereabouts};
+use super::gathered::Gathered;
 use super::memory::Memory;
 
 /// Content up to this size is copied into a scratch file before it is changed: then one local file holds all of it.
@@ -77,12 +78,10 @@ impl Baseline {
 #[derive(Debug)]
 pub struct Overlay {
     base: ContentReader,
-    /// Changed bytes, one behind the other in the order they came.
-    scratch: Scratch,
+    /// Changed bytes.
+    gathered: Gathered,
     /// Where the changed bytes of the file are in there.
     changes: ChangeMap,
-    /// Where the next changed bytes go.
-    scratch_end: u64,
     size: u64,
     /// Bytes of the base at and behind this were cut off once and read as zeros.
     base_limit: u64,
@@ -208,17 +207,13 @@ impl Overlay {
     /// `base`, not changed yet.
     pub fn new(base: ContentReader, scratch: Scratch, mtime: Moment) -> Self {
         let size = base.size();
-        Self { base, scratch, changes: ChangeMap::default(), scratch_end: 0, size, base_limit: size, mtime }
+        let (gathered, changes) = (Gathered::new(scratch), ChangeMap::default());
+        Self { base, gathered, changes, size, base_limit: size, mtime }
     }
 
-    /// The version below.
-    pub fn base(&self) -> &ContentReader {
-        &self.base
-    }
-
-    /// The file with the changes.
-    pub fn scratch(&self) -> &Scratch {
-        &self.scratch
+    /// The version below, and the file with all changed bytes.
+    pub fn settled(&mut self) -> io::Result<(&ContentReader, &Scratch)> {
+        Ok((&self.base, self.gathered.settled()?))
     }
 
     /// When the content was last changed.
@@ -254,11 +249,10 @@ impl Overlay {
         for (part, place) in self.changes.split(offset..end) {
             let bytes = &data[index(part.start - offset)..index(part.end - offset)];
             match place {
-                Whereabouts::At(at) => self.scratch.file().write_all_at(bytes, at)?,
+                Whereabouts::At(at) => self.gathered.replace(bytes, at)?,
                 Whereabouts::Base | Whereabouts::Zeros => {
-                    self.scratch.file().write_all_at(bytes, self.scratch_end)?;
-                    self.changes.insert(part, Some(self.scratch_end));
-                    self.scratch_end += bytes.len() as u64;
+                    let at = self.gathered.append(bytes)?;
+                    self.changes.insert(part, Some(at));
                 }
             }
         }
@@ -274,8 +268,7 @@ impl Overlay {
             self.changes.truncate(size);
             self.base_limit = self.base_limit.min(size);
             if self.changes.is_empty() {
-                self.scratch.file().set_len(0)?;
-                self.scratch_end = 0;
+                self.gathered.clear()?;
             }
         }
         self.size = size;
@@ -304,7 +297,7 @@ impl Overlay {
         for (part, place) in self.changes.split(offset..end) {
             let target = &mut buffer[index(part.start - offset)..index(part.end - offset)];
             match place {
-                Whereabouts::At(at) => self.scratch.file().read_exact_at(target, at)?,
+                Whereabouts::At(at) => self.gathered.read(target, at)?,
                 Whereabouts::Zeros => target.fill(0),
                 Whereabouts::Base => {
                     let (base, zeros) = target
@@ -320,7 +313,7 @@ impl Overlay {
 }
 
 /// A length that is known to fit into memory.
-fn index(length: u64) -> usize {
+pub(super) fn index(length: u64) -> usize {
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
@@ -360,7 +353,7 @@ impl Content {
 
     /// The first data at or behind `from`.
     ///
-    /// Where content is in pieces every byte counts as data, which is always a correct answer.
+    /// Of content with changes on top, and in memory, every byte counts as data, which is always a correct answer.
     pub fn next_data(&self, from: u64) -> io::Result<Option<u64>> {
         let size = self.size()?;
         if from >= size {

@@ -3,19 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::runtime::{self, RuntimeFlavor};
-
 use crate::share::Access;
 use crate::store::Space;
 
 use super::content::COPY_CHUNK;
 use super::error::{FsError, Result};
-use super::file::Place;
+use super::file::OpenFile;
 use super::handles::{Handle, HandleId};
+use super::namespace::Caller;
+use super::place::blocking;
 use super::{Engine, now};
-
-/// Copying more than this before the first change of a file is not done on a thread that serves requests.
-const COPY_AT_ONCE: u64 = 1 << 20;
 
 /// What `fallocate` is asked to do with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +97,7 @@ impl Engine {
         let file = &handle.file;
         // A commit in between makes the content clean again, so preparing may be needed more than once.
         while !file.write(data, offset, now())? {
-            if file.bytes_to_copy().is_some_and(|bytes| bytes > COPY_AT_ONCE) {
-                // Leaves the thread that serves the kernel: the runtime goes on with it.
-                tokio::task::yield_now().await;
-            }
-            let prepare = |place: Place<'_>| match runtime::Handle::try_current()
-                .map(|runtime| runtime.runtime_flavor())
-            {
-                Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| file.prepare(place)),
-                _ => file.prepare(place),
-            };
-            self.with_place(file, prepare).await?;
+            self.with_place(file, |place| blocking(|| file.prepare(place))).await?;
         }
         Ok(())
     }
@@ -124,10 +111,21 @@ impl Engine {
         }
     }
 
-    /// A write by somebody without the privilege to keep set-id bits.
-    pub async fn write_dropped_privileges(&self, handle: HandleId) -> Result<()> {
+    /// Whether a write by somebody without the privilege to keep set-id bits may have to drop some: then
+    /// [`drop_privileges`](Self::drop_privileges) comes first.
+    pub fn may_drop_privileges(&self, handle: HandleId) -> bool {
+        self.handles.get(handle).is_ok_and(|handle| handle.file.may_have_set_id())
+    }
+
+    /// What a write by such a program does to set-id bits, if there are any.
+    pub async fn drop_privileges(&self, handle: HandleId) -> Result<()> {
         let ino = self.handles.get(handle)?.file.ino();
-        self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
+        self.drop_set_id_bits(ino).await
+    }
+
+    /// The same for changes of which the kernel tells who makes them and nothing more.
+    async fn drop_set_id_of(&self, file: &OpenFile, caller: Caller) -> Result<()> {
+        if file.may_have_set_id() { self.drop_set_id(file.ino(), caller).await } else { Ok(()) }
     }
 
     /// `fallocate`.
@@ -137,6 +135,7 @@ impl Engine {
         range: Range<u64>,
         what: Zeroing,
         keep_size: bool,
+        caller: Caller,
     ) -> Result<()> {
         if range.end > i64::MAX as u64 {
             return Err(FsError::TooLarge);
@@ -144,6 +143,7 @@ impl Engine {
         let handle = self.handle_for(handle, Access::WRITE)?;
         self.may_move(&handle, None, (range.start, range.end - range.start), true)?;
         let file = &handle.file;
+        self.drop_set_id_of(file, caller).await?;
         self.with_place(file, |place| match what {
             Zeroing::Allocate => file.allocate(range.clone(), keep_size, place),
             Zeroing::PunchHole => file.zero(range.clone(), true, place),
@@ -165,14 +165,15 @@ impl Engine {
     /// Copies up to `length` bytes from one open file to another (or the same); returns how many.
     pub async fn copy(
         &self,
-        from: HandleId,
-        from_offset: u64,
-        to: HandleId,
-        to_offset: u64,
+        (from, from_offset): (HandleId, u64),
+        (to, to_offset): (HandleId, u64),
         length: u64,
+        caller: Caller,
     ) -> Result<u64> {
         let source = self.handle_for(from, Access::READ)?;
         self.may_move(&source, None, (from_offset, length), false)?;
+        let target = self.handle_for(to, Access::WRITE)?;
+        self.drop_set_id_of(&target.file, caller).await?;
         let mut buffer = vec![0; usize::try_from(length).unwrap_or(COPY_CHUNK).min(COPY_CHUNK)];
         let mut done = 0;
         while done < length {

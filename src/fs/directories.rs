@@ -45,10 +45,28 @@ pub struct DirectoryEntry {
 }
 
 impl DirectoryEntry {
+    /// Others are below its name, so it is a directory, or they could not be reached.
+    fn has_more_below(&mut self, prefix: u64) {
+        self.found.prefix = Some(prefix);
+        self.kind = Kind::Directory;
+    }
+
     /// What the look-up found.
     pub(super) fn found(&self) -> &Found {
         &self.found
     }
+}
+
+/// The entry whose blob has the name of this prefix, if it is among these: between the two come only names that begin
+/// with it.
+fn listed_before<'a>(
+    entries: &'a mut [DirectoryEntry],
+    prefix: &str,
+    name: &str,
+) -> Option<&'a mut DirectoryEntry> {
+    let segment = name.strip_prefix(prefix)?.strip_suffix('/')?;
+    let mut near = entries.iter_mut().rev().take_while(|entry| entry.segment.as_str().starts_with(segment));
+    near.find(|entry| entry.segment.as_str() == segment)
 }
 
 /// A directory being read.
@@ -214,7 +232,7 @@ impl Engine {
             };
             let fetched_at = self.guards.changes();
             let BlobPage { items, next } = self.store.list_blobs(&self.share, &query).await?;
-            let entries = self.entries(ino, &prefix, items, fetched_at)?;
+            let entries = self.entries(ino, &prefix, items, (next.is_some(), fetched_at))?;
             let mut stream = stream.lock();
             stream.next = next.map_or(Next::End, |marker| Next::Page(Some(marker)));
             stream.buffer.extend(entries);
@@ -265,9 +283,10 @@ impl Engine {
         if self.pending.in_directory(parent).iter().any(|(hidden, _)| hidden == segment) {
             return Ok(None);
         }
-        let kind = match &found.blob {
-            Some(blob) => Attributes::of_blob(blob, self.config.owner).kind,
-            None => Kind::Directory,
+        let kind = match &found {
+            Found { blob: Some(blob), prefix: None } => Attributes::of_blob(blob, self.config.owner).kind,
+            // A plain blob with others below its name is a directory, too.
+            Found { prefix: Some(_), .. } | Found { blob: None, .. } => Kind::Directory,
         };
         Ok(Some(DirectoryEntry { segment: segment.clone(), ino, kind, found, fetched_at, moving: false }))
     }
@@ -277,14 +296,24 @@ impl Engine {
         ino: Ino,
         prefix: &str,
         items: Vec<ListItem>,
-        fetched_at: u64,
+        (more, fetched_at): (bool, u64),
     ) -> Result<Vec<DirectoryEntry>> {
+        let edge = match items.last() {
+            Some(ListItem::Blob { name, .. }) if more => Some(name.clone()),
+            _ => None,
+        };
         let pending = self.pending.in_directory(ino);
         let mut entries = Vec::with_capacity(items.len());
         for item in items {
             let entry = match item {
                 ListItem::Blob { name, properties } => self.blob_entry(prefix, &name, properties),
-                ListItem::Prefix { name, id } => self.prefix_entry(prefix, &name, id)?,
+                ListItem::Prefix { name, id } => match listed_before(&mut entries, prefix, &name) {
+                    Some(entry) => {
+                        entry.has_more_below(id);
+                        continue;
+                    }
+                    None => self.prefix_entry(prefix, &name, id)?,
+                },
                 // Not asked for.
                 ListItem::Snapshot { .. } | ListItem::Uncommitted { .. } => continue,
             };
@@ -296,7 +325,24 @@ impl Engine {
                 entry.filter(|entry| !hidden(entry)).map(|entry| DirectoryEntry { fetched_at, ..entry }),
             );
         }
+        if let Some(edge) = edge {
+            self.look_over_the_edge(prefix, &edge, &mut entries)?;
+        }
         Ok(entries)
+    }
+
+    /// The last entries of a page may have their prefix on the next one, and must be told as what they are before.
+    fn look_over_the_edge(&self, prefix: &str, edge: &str, entries: &mut [DirectoryEntry]) -> Result<()> {
+        // Between a name and its prefix come only names that begin with it.
+        let last = edge.strip_prefix(prefix).unwrap_or(edge);
+        for entry in entries.iter_mut().filter(|entry| entry.found.prefix.is_none()) {
+            if last.starts_with(entry.segment.as_str()) {
+                let name = BlobName::new(format!("{prefix}{}", entry.segment.as_str()));
+                let found = self.local()?.find(&self.at(name.map_err(StoreError::from)?))?;
+                found.prefix.into_iter().for_each(|id| entry.has_more_below(id));
+            }
+        }
+        Ok(())
     }
 
     fn blob_entry(
@@ -328,7 +374,7 @@ impl Engine {
         };
         let plain = BlobName::new(name.strip_suffix('/').unwrap_or(name)).map_err(StoreError::from)?;
         let found = self.local()?.find(&self.at(plain))?;
-        // Its marker blob was listed before, under the same name without the slash.
+        // Its marker blob was on the page before, or is hidden.
         if found.blob.is_some() {
             return Ok(None);
         }

@@ -4,10 +4,9 @@
 //! (passthrough to one local file) or the engine does; the kernel cannot mix the two, except for opens that bypass
 //! its page cache.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
@@ -16,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::share::Moment;
 use crate::share::lease::LeaseId;
 use crate::store::{
-    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Piece, Preconditions,
+    BlobPath, BlobProperties, ContentReader, Exposure, Fetch, LocalStore, NewContent, Preconditions, Scratch,
     crash_point, sparse,
 };
 
@@ -27,6 +26,7 @@ use super::nodes::Ino;
 
 mod elsewhere;
 mod fencing;
+mod set_id;
 
 use elsewhere::Pushes;
 use fencing::Aside;
@@ -70,10 +70,12 @@ pub enum Intent {
 }
 
 /// Who serves the opens that exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Serving {
     Nobody,
-    Kernel,
+    /// The kernel, all of them from this file: it takes no second one for an inode. If it is the live file, it is the
+    /// very descriptor that the content has.
+    Kernel(Arc<File>),
     Engine,
 }
 
@@ -96,6 +98,8 @@ pub struct OpenFile {
     fenced: AtomicBool,
     /// And nothing may be written.
     barred: AtomicBool,
+    /// Somebody changed the attributes of another version than the content began with.
+    other_attributes: AtomicBool,
     /// The thread that made it, until its first commit.
     maker: AtomicU32,
     /// What the service behind a mirror has of it.
@@ -170,6 +174,7 @@ impl OpenFile {
             cut_off: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             barred: AtomicBool::new(false),
+            other_attributes: AtomicBool::new(false),
             maker: AtomicU32::new(0),
             pushes: Pushes::default(),
             shown: Mutex::default(),
@@ -234,7 +239,7 @@ impl OpenFile {
                 self.dirty.store(true, Ordering::Release);
             }
             // Copying a small file now lets the kernel do the rest. A big one waits for its first change.
-            Intent::Write { .. } if kernel_allowed && state.serving == Serving::Nobody => {
+            Intent::Write { .. } if kernel_allowed && matches!(state.serving, Serving::Nobody) => {
                 if matches!(&state.content, Content::Clean(reader) if reader.size() <= COPY_MAX)
                     && state.is_all_here()
                 {
@@ -267,7 +272,7 @@ impl OpenFile {
     /// The kernel would not take over after all: the engine serves from now on.
     pub fn kernel_refused(&self) {
         let mut state = self.state.write();
-        if state.serving == Serving::Kernel {
+        if state.kernel_serves() {
             state.serving = Serving::Engine;
         }
     }
@@ -321,8 +326,7 @@ impl OpenFile {
             let mut state = self.state.write();
             if matches!(&state.content, Content::Clean(now) if now.properties().etag == reader.properties().etag)
             {
-                state.content = Content::Live(Live::committed(scratch, place.mtime)?);
-                return Ok(());
+                return state.took_over(scratch, place.mtime);
             }
         }
         self.state.write().make_writable(place)
@@ -336,7 +340,7 @@ impl OpenFile {
     fn served_version(&self) -> Option<ContentReader> {
         let state = self.state.read();
         match &state.content {
-            Content::Clean(reader) if state.serving == Serving::Kernel => Some(reader.clone()),
+            Content::Clean(reader) if state.kernel_serves() => Some(reader.clone()),
             Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
         }
     }
@@ -453,7 +457,7 @@ impl OpenFile {
         Ok(match &state.content {
             Content::Clean(_) | Content::Memory(_) => false,
             // What the engine writes it marks; only the kernel's writes have to be looked for.
-            Content::Live(_) if state.serving == Serving::Engine => false,
+            Content::Live(_) if matches!(state.serving, Serving::Engine) => false,
             Content::Live(live) => live.changed()?.is_some(),
             Content::Overlay(_) => true,
         })
@@ -461,13 +465,14 @@ impl OpenFile {
 
     /// The file whose bytes must be durable before they are committed, and their size.
     pub fn data_file(&self) -> Result<Option<(Arc<File>, u64)>> {
-        let state = self.state.read();
-        let size = state.content.size()?;
-        Ok(match &state.content {
+        Ok(match &mut self.state.write().content {
             Content::Clean(_) | Content::Memory(_) => None,
-            Content::Live(live) => Some((Arc::clone(live.scratch().file()), size)),
+            Content::Live(live) => {
+                let file = live.scratch().file();
+                Some((Arc::clone(file), file.metadata()?.len()))
+            }
             // Only changed ranges are in it, but those are never kept in the index.
-            Content::Overlay(overlay) => Some((Arc::clone(overlay.scratch().file()), u64::MAX)),
+            Content::Overlay(overlay) => Some((Arc::clone(overlay.settled()?.1.file()), u64::MAX)),
         })
     }
 
@@ -480,7 +485,7 @@ impl OpenFile {
             self.dirty.store(true, Ordering::Release);
         }
         done?;
-        Ok(state.serving == Serving::Engine)
+        Ok(matches!(state.serving, Serving::Engine))
     }
 
     /// Whether the content, which was just committed, is so short that it does not matter much who moves it.
@@ -518,14 +523,12 @@ impl OpenFile {
         matches!(&self.state.read().content, Content::Live(live) if live.published() > 0)
     }
 
-    /// Whether the content is in so many pieces that putting it together pays; then, how many bytes that moves.
-    pub fn in_pieces(&self) -> Option<u64> {
+    /// Whether the content is in pieces that can be put together.
+    pub fn is_in_pieces(&self) -> bool {
         let state = self.state.read();
         match &state.content {
-            Content::Clean(reader) if reader.pieces().len() > 1 && state.is_all_here() => {
-                Some(loose_bytes(reader.pieces()))
-            }
-            Content::Clean(_) | Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => None,
+            Content::Clean(reader) => reader.pieces().len() > 1 && state.is_all_here(),
+            Content::Live(_) | Content::Overlay(_) | Content::Memory(_) => false,
         }
     }
 }
@@ -554,6 +557,10 @@ impl FileState {
         }
     }
 
+    fn kernel_serves(&self) -> bool {
+        matches!(self.serving, Serving::Kernel(_))
+    }
+
     fn choose(&mut self, intent: Intent, kernel_allowed: bool) -> Result<Route> {
         let engine = Route::Engine { keep_cache: false };
         let local = match &self.content {
@@ -568,23 +575,22 @@ impl FileState {
             Content::Overlay(_) | Content::Memory(_) => None,
         };
         let changes_a_version = intent != Intent::Read && matches!(self.content, Content::Clean(_));
-        Ok(match (self.serving, local) {
+        let local = local.filter(|_| kernel_allowed && !changes_a_version);
+        Ok(match (&self.serving, local) {
             (Serving::Engine, _) => engine,
-            (Serving::Nobody, Some(file)) if kernel_allowed && !changes_a_version => {
-                self.serving = Serving::Kernel;
+            (Serving::Nobody, Some(file)) => {
+                self.serving = Serving::Kernel(Arc::clone(&file));
                 Route::Kernel(file)
             }
-            (Serving::Nobody, _) => {
+            (Serving::Nobody, None) => {
                 self.serving = Serving::Engine;
                 engine
             }
-            (Serving::Kernel, Some(file)) if kernel_allowed && !changes_a_version => Route::Kernel(file),
+            (Serving::Kernel(served), Some(file)) if is_same_file(served, &file)? => Route::Kernel(file),
             // The kernel's readers have the committed file itself; a writer among them goes through us, and the
-            // first change moves the committed version out of the way.
-            (Serving::Kernel, Some(file)) => Route::Direct(file),
-            (Serving::Kernel, None) => {
-                return Err(FsError::Io("content that the kernel serves is not one file".into()));
-            }
+            // first change moves the committed version out of the way. If that file had to stay as it is, because
+            // others need it, the content is in a copy by now: who comes later gets that through us.
+            (Serving::Kernel(served), _) => Route::Direct(Arc::clone(served)),
         })
     }
 
@@ -599,17 +605,30 @@ impl FileState {
             }
             Content::Clean(reader) => reader,
         };
-        self.content = if self.serving == Serving::Kernel {
+        if self.kernel_serves() {
             let scratch = place.store.take_over(place.at, reader)?;
             crash_point("write_after_take_over");
-            Content::Live(Live::committed(scratch, place.mtime)?)
-        } else if reader.size() <= COPY_MAX {
+            return self.took_over(scratch, place.mtime);
+        }
+        self.content = if reader.size() <= COPY_MAX {
             self.must_be_here(0..reader.size())?;
             let scratch = place.store.scratch()?;
             Content::Live(Live::copy_of(reader, reader.size(), scratch, place.mtime)?)
         } else {
             Content::Overlay(Overlay::new(reader.clone(), place.store.scratch()?, place.now))
         };
+        Ok(())
+    }
+
+    /// The content goes on in `scratch`, which is what the kernel serves, or a copy of that.
+    fn took_over(&mut self, scratch: Scratch, mtime: Moment) -> Result<()> {
+        if let Serving::Kernel(served) = &mut self.serving
+            && is_same_file(served, scratch.file())?
+        {
+            // No second descriptor of ours may stay open: it would be taken for a program's.
+            *served = Arc::clone(scratch.file());
+        }
+        self.content = Content::Live(Live::committed(scratch, mtime)?);
         Ok(())
     }
 
@@ -621,7 +640,7 @@ impl FileState {
             return Ok(());
         }
         if let Content::Clean(reader) = &self.content
-            && self.serving != Serving::Kernel
+            && !self.kernel_serves()
             && size.min(reader.size()) <= COPY_MAX
         {
             // Nothing behind the new end is needed, however big the file was.
@@ -679,7 +698,7 @@ impl FileState {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;
                 let (changes, size) = (overlay.changes(), overlay.size());
                 let fence = info.fence(&self.base);
-                let (base, scratch) = (overlay.base(), overlay.scratch());
+                let (base, scratch) = overlay.settled()?;
                 self.base = store.patch(at, base, scratch, &changes, size, new, &fence)?;
                 crash_point("commit_after_patch");
                 info.committed(&self.base);
@@ -699,14 +718,9 @@ impl FileState {
     }
 }
 
-/// The bytes of content that are not in the file which holds most of it.
-fn loose_bytes(pieces: &[Piece]) -> u64 {
-    let mut per_file: HashMap<*const File, u64> = HashMap::new();
-    for piece in pieces {
-        let file = piece.source.as_ref().map_or(std::ptr::null(), |(file, _)| Arc::as_ptr(file));
-        *per_file.entry(file).or_default() += piece.len;
-    }
-    per_file.values().sum::<u64>() - per_file.values().max().copied().unwrap_or(0)
+/// Whether two descriptors are of one file. All content is on one file system.
+fn is_same_file(one: &Arc<File>, other: &Arc<File>) -> Result<bool> {
+    Ok(Arc::ptr_eq(one, other) || one.metadata()?.ino() == other.metadata()?.ino())
 }
 
 fn reassemble(store: &dyn LocalStore, at: &BlobPath) -> Result<ContentReader> {

@@ -91,6 +91,8 @@ struct Watched {
     state: FileShareState,
     /// How many opens were flushed and not used since: probably closed already.
     ghosts: usize,
+    /// It should have been removed with its last close, and could not be.
+    kept: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -178,6 +180,17 @@ impl Gate {
         })
         .await
         .is_err()
+    }
+
+    /// The right to remove a file that could not be removed when its turn came; for one at a time.
+    pub fn remove_again(self: &Arc<Self>, ino: Ino) -> Option<RemovePermit> {
+        let mut shard = self.shard(ino).lock();
+        let watched = shard.files.get_mut(&ino)?;
+        let due = watched.kept && watched.state.is_delete_pending() && watched.state.open_count() == 0;
+        due.then(|| {
+            watched.kept = false;
+            RemovePermit::granted(self, ino)
+        })
     }
 
     /// Takes delete pending back while somebody has the file open; says whether that was so.

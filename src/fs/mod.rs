@@ -34,6 +34,7 @@ mod error;
 mod farewells;
 pub mod file;
 pub mod gate;
+mod gathered;
 pub mod guards;
 mod habits;
 mod handles;
@@ -59,6 +60,8 @@ mod stat;
 mod status;
 mod sticky;
 pub mod strategy;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod xattr;
 
@@ -154,6 +157,9 @@ pub struct Engine {
     file_closed: Notify,
     /// Held by those who put content together after a close, which the end waits for.
     tidying: Arc<tokio::sync::RwLock<()>>,
+    /// Places for files that wait for that, and whose turn it is.
+    tidy_places: Arc<tokio::sync::Semaphore>,
+    tidy_turn: Arc<tokio::sync::Mutex<()>>,
     /// Files whose content is going to be put together in a while.
     untidy: Mutex<HashSet<Ino>>,
     handles: FileHandles,
@@ -241,6 +247,8 @@ impl Engine {
             farewells: Farewells::default(),
             file_closed: Notify::new(),
             tidying: Arc::default(),
+            tidy_places: Arc::new(tokio::sync::Semaphore::new(close::UNTIDY_MAX)),
+            tidy_turn: Arc::default(),
             untidy: Mutex::default(),
             handles: FileHandles::default(),
             directories: DirectoryHandles::default(),
@@ -268,6 +276,11 @@ impl Engine {
     pub fn set_passthrough(&self, possible: bool) {
         let allowed = self.config.passthrough && !self.config.mandatory_locks;
         self.passthrough.store(possible && allowed, Ordering::Release);
+    }
+
+    /// The kernel cannot after all. Says whether that is news.
+    pub fn give_up_passthrough(&self) -> bool {
+        self.passthrough.swap(false, Ordering::AcqRel)
     }
 
     /// Whether all bytes must come through the engine, because somebody may be refused some of them.

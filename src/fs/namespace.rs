@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::store::{
-    BlobName, BlobPath, Changed, DeleteSnapshots, EtagMatch, Found, NewContent, Preconditions, StoreError,
-    crash_point,
+    BlobName, BlobPath, Changed, DeleteSnapshots, EtagMatch, Found, ListItem, ListQuery, NewContent,
+    Preconditions, StoreError, crash_point,
 };
 
 use super::attributes::{Attributes, Kind};
@@ -295,7 +295,7 @@ impl Engine {
         let attributes = Attributes::new(Kind::Directory, 0o755, owner.uid, owner.gid, now());
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let changing = self.will_change(&parent.name, Changed::Everything)?;
-        let made = self.store.put_blob(&parent, Bytes::new().into(), new, &must_be_new()).await;
+        let made = self.local()?.put_before_removal(&parent, Bytes::new(), new, &must_be_new());
         drop(changing);
         match made {
             Ok(_) => self.push_marker(&parent.name).await,
@@ -312,6 +312,24 @@ impl Engine {
             self.not_pending(ino, &name).await.map_err(|_| FsError::NotEmpty)?;
         }
         Ok(())
+    }
+
+    /// For a directory that is going to be removed or replaced: a blob `NAME/`, with which some tools mark a directory, is
+    /// no entry of it. If nothing else is below, a marker of our own takes its place. Answers what is found then.
+    pub(super) async fn without_slash_marker(&self, at: &BlobPath, found: Found) -> Result<Found> {
+        if found.prefix.is_none() {
+            return Ok(found);
+        }
+        let query = ListQuery { prefix: format!("{}/", at.name), max: 2, ..ListQuery::default() };
+        let page = self.store.list_blobs(&self.share, &query).await?;
+        match <[ListItem; 1]>::try_from(page.items) {
+            Ok([ListItem::Blob { name, properties }]) if name == query.prefix && page.next.is_none() => {
+                let slash = self.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?);
+                self.delete_blob(&slash, &Found { blob: Some(properties), prefix: None }).await?;
+                Ok(self.local()?.find(at)?)
+            }
+            Ok(_) | Err(_) => Ok(found),
+        }
     }
 
     /// Removes an empty directory.
@@ -334,14 +352,15 @@ impl Engine {
             if self.stat_found(now_there, &found)?.attributes.kind != Kind::Directory {
                 return Err(FsError::NotADirectory);
             }
+            let at = self.at(self.nodes.child_name(parent, segment)?);
+            let found = self.without_slash_marker(&at, found).await?;
             if found.prefix.is_some() {
                 return Err(FsError::NotEmpty);
             }
-            let at = self.at(self.nodes.child_name(parent, segment)?);
             self.delete_blob(&at, &found).await?;
             crash_point("rmdir_after_delete");
             self.lose_name(now_there, &found);
-            self.directory_times.take(now_there);
+            self.directory_times.forget(&self.nodes, now_there);
             if let Removal::Now(permit) = removal {
                 permit.confirm();
             }

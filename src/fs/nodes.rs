@@ -32,6 +32,11 @@ impl Ino {
     }
 }
 
+/// Numbers that stay in the table: one of them and those of the directories above it, as they were when it was made.
+#[derive(Debug, Default)]
+#[must_use = "given back to `unhold_path`"]
+pub struct PathHold(Box<[Ino]>);
+
 /// The table of numbers in use.
 #[derive(Debug, Default)]
 pub struct Nodes {
@@ -110,6 +115,23 @@ impl Nodes {
             node.unhold();
             table.drop_unused(ino);
         }
+    }
+
+    /// Keeps `ino` and the directories above it in the table, so that it can be found without the kernel's help.
+    pub fn hold_path(&self, ino: Ino) -> PathHold {
+        let mut table = self.table.write();
+        let (mut held, mut at) = (Vec::new(), ino);
+        while let Some(node) = table.nodes.get_mut(at).filter(|_| at != ROOT) {
+            node.hold();
+            held.push(at);
+            at = node.parent;
+        }
+        PathHold(held.into())
+    }
+
+    /// Gives up a [`hold_path`](Self::hold_path).
+    pub fn unhold_path(&self, PathHold(held): PathHold) {
+        held.into_iter().for_each(|ino| self.unhold(ino));
     }
 
     /// Where `ino` is: its parent and its segment there. Nothing for the root and for what has no name.
@@ -273,6 +295,20 @@ mod tests {
         assert!(nodes.place(Ino(2)).is_some(), "held by an open");
         nodes.unhold(Ino(2));
         assert!(nodes.is_empty());
+    }
+
+    #[test]
+    fn a_held_path_is_found_without_the_kernel() {
+        let nodes = Nodes::default();
+        nodes.remember(Ino(2), ROOT, &segment("a"));
+        nodes.remember(Ino(3), Ino(2), &segment("b"));
+        let held = nodes.hold_path(Ino(3));
+        nodes.forget(Ino(3), 1);
+        nodes.forget(Ino(2), 1);
+        assert_eq!(nodes.blob_name(Ino(3)).unwrap().unwrap().as_str(), "a/b");
+        nodes.unhold_path(held);
+        assert!(nodes.is_empty());
+        nodes.unhold_path(nodes.hold_path(ROOT));
     }
 
     #[test]

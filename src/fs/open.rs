@@ -1,4 +1,4 @@
-//! Opening and closing files.
+//! Opening files, and making them. What follows a close is in [`close`](super::close).
 
 use std::sync::Arc;
 
@@ -91,12 +91,23 @@ impl Engine {
         self.outlast_close(ino, request.write || request.truncate).await;
         let claim = self.claim_of(ino, request).await?;
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
-        if request.truncate {
-            self.may_touch(ino, None, None, (0, u64::MAX), true)?;
-            self.drop_set_id(ino, caller).await?;
-        }
-        let lease = self.take_lease(claim);
-        let Attached { file, route, lease } = self.attach(ino, Some(request), &permit, lease).await?;
+        let attached = async {
+            if request.truncate {
+                self.may_touch(ino, None, None, (0, u64::MAX), true)?;
+                self.drop_set_id(ino, caller).await?;
+                if let Some(file) = self.open_file(ino) {
+                    self.copy_first(&file, None).await?;
+                }
+            }
+            self.attach(ino, Some(request), &permit, self.take_lease(claim)).await
+        };
+        let Attached { file, route, lease } = match attached.await {
+            Ok(attached) => attached,
+            Err(error) => {
+                self.leave(ino, &permit).await;
+                return Err(error);
+            }
+        };
         let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
@@ -172,13 +183,14 @@ impl Engine {
         caller: Caller,
     ) -> Result<Created> {
         let store = self.local()?;
+        let kernel_allowed = self.kernel_may_write() && !self.habits.makes_small_files(caller.pid);
+        // First what may fail (no descriptor is left): the name must not be there when the create is refused.
+        let content = self.fresh_content(store, kernel_allowed)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };
         let changing = self.will_change(&at.name, Changed::Everything)?;
         let blob = store.put_small(at, Bytes::new(), new, &must_be_new())?;
         drop(changing);
         crash_point("create_after_publish");
-        let kernel_allowed = self.kernel_may_write() && !self.habits.makes_small_files(caller.pid);
-        let content = self.fresh_content(store, kernel_allowed)?;
         let ino = Ino::of(blob.id);
         // Nobody else can know the number yet, so the gate grants at once.
         let claim = Claim { access: request.access(), share };
@@ -215,7 +227,8 @@ impl Engine {
     }
 
     /// One more use of the file: the shared state of its opens, loaded for the first of them, and who moves the
-    /// bytes of an open like `request`. Undone by [`detach`](Self::detach). Somebody else's lease refuses writers.
+    /// bytes of an open like `request`. Undone by [`detach`](Self::detach); who is refused has the permit to
+    /// [`leave`](Self::leave). Somebody else's lease refuses writers.
     pub(super) async fn attach(
         &self,
         ino: Ino,
@@ -266,7 +279,7 @@ impl Engine {
             let file = self.attach_open(ino).ok_or(FsError::Stale)?;
             self.nodes.hold_again(ino);
             let place = Place { store, at: None, info: None, mtime: now(), now: now() };
-            let (file, route) = self.routed(file, request, false, place, permit)?;
+            let (file, route) = self.routed(file, request, false, place)?;
             return Ok(Attached { file, route, lease: None });
         };
         let (blob, content) = self.one_look(ino, at)?;
@@ -315,7 +328,7 @@ impl Engine {
         let (etag, mtime) = (file.base().etag, attributes.mtime);
         let info = Committing { engine: self, ino, blob, shown: None };
         let place = Place { store, at: Some(at), info: Some(&info), mtime, now: now() };
-        let (file, route) = self.routed(file, request, attributes.has_set_id(), place, permit)?;
+        let (file, route) = self.routed(file, request, attributes.has_set_id(), place)?;
         Ok(Attached { file, route: self.note_cache(ino, etag, route), lease })
     }
 
@@ -325,7 +338,6 @@ impl Engine {
         request: Option<OpenRequest>,
         set_id: bool,
         place: Place<'_>,
-        permit: &OpenPermit,
     ) -> Result<(Arc<OpenFile>, Route)> {
         let Some(request) = request else {
             return Ok((file, Route::Engine { keep_cache: false }));
@@ -338,7 +350,7 @@ impl Engine {
         match file.route(request.into(), kernel_allowed, place) {
             Ok(route) => Ok((file, route)),
             Err(error) => {
-                self.give_up(&file, permit);
+                self.give_up(&file);
                 Err(error)
             }
         }

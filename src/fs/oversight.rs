@@ -5,7 +5,7 @@ use crate::store::{DeleteSnapshots, Preconditions, StoreError, crash_point};
 
 use super::Engine;
 use super::error::{FsError, Result};
-use super::gate::{Claim, Closing, OpenInfo};
+use super::gate::{Claim, OpenInfo};
 use super::handles::HandleId;
 use super::names::Segment;
 use super::namespace::Caller;
@@ -66,9 +66,7 @@ impl Engine {
         handle.file.cut_off();
         let closing = handle.permit.close();
         self.ranges_closed(ino, open).await;
-        if let Closing::Remove(permit) = closing {
-            self.finish_remove(ino, permit).await?;
-        }
+        self.after_close(ino, closing).await;
         handle.set_lease(None);
         self.settle_lease(ino).await;
         // Its program must not go on reading what the kernel remembers.
@@ -90,6 +88,10 @@ impl Engine {
 
     /// Takes delete pending back. For holders of the guards.
     pub(super) async fn unmark(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
+        if self.gate.open_count(ino) == 0 {
+            // It is being removed, or is as soon as that is possible.
+            return Err(FsError::NotFound);
+        }
         // First the mark in the store: a living file must never be removed at the next start.
         let always = Preconditions::default();
         match self.store.delete_blob(&self.mark(ino)?, DeleteSnapshots::Include, &always).await {
@@ -101,7 +103,7 @@ impl Engine {
             // Its last open is closed, and whoever closed it waits for the guard to take it away.
             return Err(FsError::NotFound);
         }
-        self.pending.remove(parent, segment);
+        self.pending.remove(&self.nodes, parent, segment);
         Ok(())
     }
 }

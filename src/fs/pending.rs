@@ -3,6 +3,9 @@
 //! The name of a pending file is hidden and taken until the last close. Each one also has a small blob below
 //! `.leasefs/pending/`, so that the removal is finished at the next start should this process die.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 
 use bytes::Bytes;
@@ -15,8 +18,9 @@ use crate::store::{
 };
 
 use super::error::{FsError, Result};
+use super::gate::{DeleteRule, Removal};
 use super::names::{RESERVED, Segment};
-use super::nodes::Ino;
+use super::nodes::{Ino, Nodes, PathHold, ROOT};
 use super::{Engine, now};
 
 const PAGE: usize = 1000;
@@ -27,29 +31,52 @@ const NAME_END: &str = "\0";
 /// The pending names of a share.
 #[derive(Debug, Default)]
 pub(super) struct PendingNames {
-    names: Mutex<HashMap<(Ino, Segment), Ino>>,
+    names: Mutex<HashMap<(Ino, Segment), Pending>>,
     /// How many there are, to answer the usual "none" without the mutex.
     count: AtomicUsize,
 }
 
+/// A file that has such a name.
+#[derive(Debug)]
+struct Pending {
+    ino: Ino,
+    /// The numbers that lead to it: whoever takes it away has to find it, also when the kernel forgot it.
+    way: PathHold,
+}
+
 impl PendingNames {
-    pub(super) fn insert(&self, parent: Ino, segment: &Segment, ino: Ino) {
+    fn insert(&self, nodes: &Nodes, parent: Ino, segment: &Segment, ino: Ino) {
         let mut names = self.names.lock();
-        names.insert((parent, segment.clone()), ino);
+        let pending = Pending { ino, way: nodes.hold_path(ino) };
+        if let Some(before) = names.insert((parent, segment.clone()), pending) {
+            nodes.unhold_path(before.way);
+        }
         self.count.store(names.len(), Ordering::Release);
     }
 
-    pub(super) fn remove(&self, parent: Ino, segment: &Segment) {
+    pub(super) fn remove(&self, nodes: &Nodes, parent: Ino, segment: &Segment) {
         let mut names = self.names.lock();
-        names.remove(&(parent, segment.clone()));
+        if let Some(pending) = names.remove(&(parent, segment.clone())) {
+            nodes.unhold_path(pending.way);
+        }
         self.count.store(names.len(), Ordering::Release);
+    }
+
+    /// `moved` is elsewhere by now: what is pending below it has another way.
+    fn follow_move(&self, nodes: &Nodes, moved: Ino) {
+        for pending in self.names.lock().values_mut() {
+            if nodes.is_within(pending.ino, moved) {
+                let way = nodes.hold_path(pending.ino);
+                nodes.unhold_path(std::mem::replace(&mut pending.way, way));
+            }
+        }
     }
 
     pub(super) fn get(&self, parent: Ino, segment: &Segment) -> Option<Ino> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.names.lock().get(&(parent, segment.clone())).copied()
+        self.names.lock().get(&(parent, segment.clone())).map(|pending| pending.ino)
     }
 
     /// Pending files in the directory `parent`.
@@ -61,7 +88,7 @@ impl PendingNames {
         names
             .iter()
             .filter(|((at, _), _)| *at == parent)
-            .map(|((_, name), ino)| (name.clone(), *ino))
+            .map(|((_, name), pending)| (name.clone(), pending.ino))
             .collect()
     }
 
@@ -69,13 +96,23 @@ impl PendingNames {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        self.names.lock().values().copied().collect()
+        self.names.lock().values().map(|pending| pending.ino).collect()
     }
+}
+
+/// What an engine that died left to remove.
+struct OldRemove {
+    mark: BlobPath,
+    ino: Option<Ino>,
+    names: Vec<BlobName>,
 }
 
 impl Engine {
     /// Refuses a name that a delete-pending file still has, after waiting for one that is really closed already.
     pub(super) async fn not_pending(&self, parent: Ino, segment: &Segment) -> Result<()> {
+        if let Some(ino) = self.pending.get(parent, segment) {
+            self.remove_again(ino).await;
+        }
         match self.pending.get(parent, segment) {
             Some(ino) if self.gate.settle(ino).await => Err(FsError::DeletePending),
             // Settled: whoever closed it last is removing it, or has. Its name guard tells when that is done.
@@ -90,6 +127,22 @@ impl Engine {
         }
     }
 
+    /// Tries again to take away what could not be taken away at its last close.
+    async fn remove_again(&self, ino: Ino) {
+        if let Some(permit) = self.gate.remove_again(ino)
+            && let Err(error) = self.finish_remove(ino, permit).await
+        {
+            tracing::debug!(ino = ino.0, %error, "a removed file still cannot be taken away");
+        }
+    }
+
+    /// The same for all of them.
+    pub async fn finish_removes(&self) {
+        for ino in self.pending.all() {
+            self.remove_again(ino).await;
+        }
+    }
+
     pub(super) fn mark(&self, ino: Ino) -> Result<BlobPath> {
         let name = format!("{RESERVED}/pending/{:016x}", ino.0);
         Ok(self.at(BlobName::new(name).map_err(|_| FsError::NameTooLong)?))
@@ -98,24 +151,24 @@ impl Engine {
     /// Hides the name and notes in the store that it must go.
     pub(super) async fn note_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
         let name = self.nodes.child_name(parent, segment)?;
-        self.write_mark(ino, &[name]).await?;
+        self.write_mark(ino, &[name])?;
         crash_point("unlink_after_mark");
-        self.pending.insert(parent, segment, ino);
+        self.pending.insert(&self.nodes, parent, segment, ino);
         Ok(())
     }
 
     /// More than one name for a file that is just being moved with its directory: it has one of them.
-    async fn write_mark(&self, ino: Ino, names: &[BlobName]) -> Result<()> {
+    fn write_mark(&self, ino: Ino, names: &[BlobName]) -> Result<()> {
         let names: Vec<&str> = names.iter().map(BlobName::as_str).collect();
         let body = Bytes::from(names.join(NAME_END));
         let always = Preconditions::default();
-        self.store.put_blob(&self.mark(ino)?, body.into(), NewContent::default(), &always).await?;
+        self.local()?.put_before_removal(&self.mark(ino)?, body, NewContent::default(), &always)?;
         Ok(())
     }
 
     /// The pending file is gone: forget its mark.
     pub(super) async fn forget_pending(&self, parent: Ino, segment: &Segment, ino: Ino) -> Result<()> {
-        self.pending.remove(parent, segment);
+        self.pending.remove(&self.nodes, parent, segment);
         let always = Preconditions::default();
         match self.store.delete_blob(&self.mark(ino)?, DeleteSnapshots::Include, &always).await {
             Ok(()) | Err(StoreError::BlobNotFound(_)) => Ok(()),
@@ -132,7 +185,7 @@ impl Engine {
             let below = name.as_str().strip_prefix(from.name.as_str()).filter(|rest| rest.starts_with('/'));
             if let Some(below) = below {
                 let moved = BlobName::new(format!("{}{below}", to.name)).map_err(|_| FsError::NameTooLong)?;
-                self.write_mark(ino, &[name, moved]).await?;
+                self.write_mark(ino, &[name, moved])?;
             }
         }
         Ok(())
@@ -140,17 +193,19 @@ impl Engine {
 
     /// Writes the marks again after a directory above some of them was renamed. For whoever moved it.
     pub(super) async fn rewrite_marks(&self, directory: Ino) -> Result<()> {
+        self.pending.follow_move(&self.nodes, directory);
         for ino in self.pending.all() {
             if self.nodes.is_within(ino, directory)
                 && let Some(name) = self.nodes.blob_name(ino)?
             {
-                self.write_mark(ino, &[name]).await?;
+                self.write_mark(ino, &[name])?;
             }
         }
         Ok(())
     }
 
-    /// Finishes what was pending when the last engine died: a dead engine has closed everything.
+    /// Finishes what was pending when the last engine died: a dead engine has closed everything. What cannot be taken
+    /// away now (somebody leased it) stays pending, and is in nobody's way.
     pub(super) async fn finish_old_removes(&self) -> Result<()> {
         let mut query =
             ListQuery { prefix: format!("{RESERVED}/pending/"), max: PAGE, ..ListQuery::default() };
@@ -158,7 +213,11 @@ impl Engine {
             let page = self.store.list_blobs(&self.share, &query).await?;
             for item in page.items {
                 if let ListItem::Blob { name, .. } = item {
-                    self.finish_old_remove(&name).await?;
+                    let old = self.old_remove(&name).await?;
+                    if let Err(error) = self.finish_old_remove(&old).await {
+                        tracing::warn!(mark = %old.mark, %error, "a removed file could not be taken away yet");
+                        self.stay_pending(&old).await?;
+                    }
                 }
             }
             match page.next {
@@ -168,22 +227,54 @@ impl Engine {
         }
     }
 
-    async fn finish_old_remove(&self, mark: &str) -> Result<()> {
+    /// Reads a mark.
+    async fn old_remove(&self, mark: &str) -> Result<OldRemove> {
         let always = Preconditions::default();
         let mark_at = self.at(BlobName::new(mark).map_err(|_| FsError::NameTooLong)?);
         let body = self.store.get_blob(&mark_at, None, None, &always).await?.body;
         let ino = mark.rsplit('/').next().and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(Ino);
         let names = std::str::from_utf8(&body).unwrap_or_default().split(NAME_END);
-        let names: Vec<BlobName> = names.filter_map(|name| BlobName::new(name).ok()).collect();
-        for name in &names {
+        let names = names.filter_map(|name| BlobName::new(name).ok()).collect();
+        Ok(OldRemove { mark: mark_at, ino, names })
+    }
+
+    /// Makes a file of an earlier engine one that this engine could not take away.
+    async fn stay_pending(&self, OldRemove { ino, names, .. }: &OldRemove) -> Result<()> {
+        // Which name it has at a service that was just moving it only the next start finds out.
+        let ([name], Some(ino)) = (names.as_slice(), *ino) else { return Ok(()) };
+        let (mut at, mut way) = (String::new(), vec![ROOT]);
+        let mut last = (ROOT, Segment::from_stored(""));
+        for segment in name.as_str().split('/') {
+            at.push_str(segment);
+            let found =
+                self.local()?.find(&self.at(BlobName::new(&*at).map_err(|_| FsError::NameTooLong)?))?;
+            let Some(id) = found.blob.map(|blob| blob.id).or(found.prefix) else { break };
+            last = (*way.last().unwrap_or(&ROOT), Segment::from_stored(segment));
+            self.nodes.remember(Ino::of(id), last.0, &last.1);
+            way.push(Ino::of(id));
+            at.push('/');
+        }
+        if way.last() == Some(&ino)
+            && let Removal::Now(permit) = self.gate.remove(ino, DeleteRule::Smb).await?
+        {
+            self.pending.insert(&self.nodes, last.0, &last.1, ino);
+            permit.keep();
+        }
+        way.iter().skip(1).for_each(|ino| self.nodes.forget(*ino, 1));
+        Ok(())
+    }
+
+    async fn finish_old_remove(&self, OldRemove { mark, ino, names }: &OldRemove) -> Result<()> {
+        let always = Preconditions::default();
+        for name in names {
             let at = self.at(name.clone());
             let found = self.local()?.find(&at)?;
-            if found.blob.as_ref().is_some_and(|blob| Some(Ino::of(blob.id)) == ino) {
+            if found.blob.as_ref().is_some_and(|blob| Some(Ino::of(blob.id)) == *ino) {
                 let deleted = match self.upstream() {
                     // A rename that died with the engine may have moved it there, and not here: what is there under
                     // its name is another's then.
                     Some(upstream) => {
-                        let _settling = upstream.remove_moved(name, &names).await?;
+                        let _settling = upstream.remove_moved(name, names).await?;
                         let deleted = self.store.delete_blob(&at, DeleteSnapshots::Include, &always).await;
                         deleted.map_err(FsError::from)
                     }
@@ -198,7 +289,7 @@ impl Engine {
                 tracing::info!(blob = %at, started = now().0, "finished a pending remove");
             }
         }
-        self.store.delete_blob(&mark_at, DeleteSnapshots::Include, &always).await?;
+        self.store.delete_blob(mark, DeleteSnapshots::Include, &always).await?;
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! Where a file's blob is, for as long as it has to stay there: the guards of paths and names, in their order.
 
+use tokio::runtime::{self, RuntimeFlavor};
+
 use crate::share::lease::LeaseId;
 use crate::store::{BlobPath, Changed, Changing};
 
@@ -12,6 +14,17 @@ use super::guards::{MoveGuard, NameGuard};
 use super::names::Segment;
 use super::nodes::Ino;
 use super::{Engine, now};
+
+/// Copying more than this before the first change of a file is not done on a thread that serves requests.
+const COPY_AT_ONCE: u64 = 1 << 20;
+
+/// Does something that blocks: the other tasks of this thread of the runtime, if it is one, go on elsewhere.
+pub(super) fn blocking<T>(action: impl FnOnce() -> T) -> T {
+    match runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(action),
+        Ok(_) | Err(_) => action(),
+    }
+}
 
 /// The guarded name of a file: it is the file's as long as this is held.
 #[derive(Debug)]
@@ -92,7 +105,7 @@ impl Engine {
     }
 
     /// Runs `action` with what a change of `file` may need, while its name stays where it is. Bytes that it needs and
-    /// that are not here are brought first.
+    /// that are not here are brought first, and what takes long to make ready is not done on the thread that asks.
     pub(super) async fn with_place<T>(
         &self,
         file: &OpenFile,
@@ -103,6 +116,26 @@ impl Engine {
 
     /// The same for somebody who showed the id of the lease on the blob.
     pub(super) async fn with_place_for<T>(
+        &self,
+        file: &OpenFile,
+        shown: Option<LeaseId>,
+        action: impl FnMut(Place<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.copy_first(file, shown).await?;
+        self.bringing(file, shown, action).await
+    }
+
+    /// Makes the copy that the first change of a file needs whose version the kernel serves, if it is a long one.
+    pub(super) async fn copy_first(&self, file: &OpenFile, shown: Option<LeaseId>) -> Result<()> {
+        if file.bytes_to_copy().is_none_or(|bytes| bytes <= COPY_AT_ONCE) {
+            return Ok(());
+        }
+        // Leaves the thread that serves the kernel: the runtime goes on with it.
+        tokio::task::yield_now().await;
+        self.bringing(file, shown, |place: Place<'_>| blocking(|| file.prepare(place))).await
+    }
+
+    async fn bringing<T>(
         &self,
         file: &OpenFile,
         shown: Option<LeaseId>,

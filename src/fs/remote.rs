@@ -483,7 +483,9 @@ impl Engine {
         if reserved.is_err() {
             let ino = handle.file.ino();
             drop(handle);
-            self.handles.remove(opened.handle).map(|handle| self.give_up(&handle.file, &handle.permit))?;
+            let handle = self.handles.remove(opened.handle)?;
+            self.give_up(&handle.file);
+            self.leave(ino, &handle.permit).await;
             self.nodes.forget(ino, 1);
         }
         reserved

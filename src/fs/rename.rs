@@ -79,42 +79,63 @@ impl Engine {
         {
             self.empty_in_a_moment(*ino).await?;
         }
-        let _moving = self.gate.open(source.ino, Claim::DELETE, Holder::engine(now())).await?;
-        let replacing = match (&target, rule) {
-            (Some(target), RenameRule::Replace) if target.kind != Kind::Directory => {
-                Some(self.gate.replace(target.ino).await?)
-            }
-            (Some(target), RenameRule::Exchange) => {
-                drop(self.gate.open(target.ino, Claim::DELETE, Holder::engine(now())).await?);
-                None
-            }
-            _ => None,
-        };
-        let directories = source.kind == Kind::Directory
-            || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
-        if directories {
-            // What is replaced is a subject, too: nobody may make anything in it meanwhile.
-            let subjects: Vec<Ino> =
-                [Some(&source), target.as_ref()].into_iter().flatten().map(|side| side.ino).collect();
-            let _move = self.guard_move(&subjects, &[(from_dir, from), (to_dir, to)]).await;
-            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
-                .await?;
-            self.rewrite_marks(source.ino).await?;
-            if let (Some(target), RenameRule::Exchange) = (&target, rule) {
-                self.rewrite_marks(target.ino).await?;
-            }
-            crash_point("rename_after_marks");
-        } else {
-            let _entries = self.guard_entries((from_dir, from), (to_dir, to)).await;
-            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (&source, &target), replacing)
-                .await?;
-        }
+        let moving = self.gate.open(source.ino, Claim::DELETE, Holder::engine(now())).await?;
+        let renamed =
+            self.rename_passed((from_dir, from), (to_dir, to), (rule, shown), (&source, &target)).await;
+        self.leave(source.ino, &moving).await;
+        renamed?;
         self.after_rename(&source, target.as_ref(), rule).await;
         self.touch_directory(from_dir).await;
         if to_dir != from_dir {
             self.touch_directory(to_dir).await;
         }
         Ok(())
+    }
+
+    /// Renames what the gate was passed for; what is replaced or exchanged passes it here.
+    async fn rename_passed(
+        &self,
+        (from_dir, from): (Ino, &Segment),
+        (to_dir, to): (Ino, &Segment),
+        (rule, shown): (RenameRule, Shown),
+        (source, target): (&Side, &Option<Side>),
+    ) -> Result<()> {
+        let replacing = match (target, rule) {
+            // Directories, too: somebody may have claimed one.
+            (Some(target), RenameRule::Replace) => Some(self.gate.replace(target.ino).await?),
+            (Some(target), RenameRule::Exchange) => {
+                let permit = self.gate.open(target.ino, Claim::DELETE, Holder::engine(now())).await?;
+                self.leave(target.ino, &permit).await;
+                None
+            }
+            (Some(_), RenameRule::NoReplace) | (None, _) => None,
+        };
+        let directories = source.kind == Kind::Directory
+            || target.as_ref().is_some_and(|side| side.kind == Kind::Directory);
+        if directories {
+            // What is replaced is a subject, too: nobody may make anything in it meanwhile.
+            let subjects: Vec<Ino> =
+                [Some(source), target.as_ref()].into_iter().flatten().map(|side| side.ino).collect();
+            let _move = self.guard_move(&subjects, &[(from_dir, from), (to_dir, to)]).await;
+            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (source, target), replacing)
+                .await?;
+            self.follow_move(source.ino).await?;
+            if let (Some(target), RenameRule::Exchange) = (target, rule) {
+                self.follow_move(target.ino).await?;
+            }
+            crash_point("rename_after_marks");
+        } else {
+            let _entries = self.guard_entries((from_dir, from), (to_dir, to)).await;
+            self.rename_guarded((from_dir, from), (to_dir, to), (rule, shown), (source, target), replacing)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// What waits for something below a directory that was just moved has to find it there.
+    async fn follow_move(&self, directory: Ino) -> Result<()> {
+        self.directory_times.follow_move(&self.nodes, directory);
+        self.rewrite_marks(directory).await
     }
 
     fn side(&self, parent: Ino, segment: &Segment) -> Result<Side> {
@@ -139,6 +160,10 @@ impl Engine {
         (expected, expected_target): (&Side, &Option<Side>),
         replacing: Option<Removal>,
     ) -> Result<()> {
+        if self.pending.get(from_dir, from).is_some() {
+            // Removed since it was looked at.
+            return Err(FsError::DeletePending);
+        }
         let source = self.side(from_dir, from)?;
         let to_at = self.free_name(to_dir, to).await?.at;
         let target = self.optional_side(to_dir, to)?;
@@ -148,6 +173,12 @@ impl Engine {
             // Somebody else renamed first; the kernel asks again with what is there now.
             return Err(FsError::Stale);
         }
+        let target = match target {
+            Some(side) if rule == RenameRule::Replace && source.kind == Kind::Directory => {
+                Some(Side { found: self.without_slash_marker(&to_at, side.found).await?, ..side })
+            }
+            other => other,
+        };
         check(&source, target.as_ref(), rule)?;
         if self.nodes.is_within(to_dir, source.ino)
             || (rule == RenameRule::Exchange
@@ -188,7 +219,7 @@ impl Engine {
                     self.keep_a_moment(target.ino, reader);
                 }
                 self.lose_name(target.ino, &target.found);
-                self.directory_times.take(target.ino);
+                self.directory_times.forget(&self.nodes, target.ino);
                 if let Some(Removal::Now(permit)) = replacing {
                     permit.confirm();
                 }

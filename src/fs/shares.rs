@@ -55,9 +55,14 @@ struct Running {
 }
 
 impl Running {
+    /// Whether nobody has it in hands.
+    fn is_quiet(&self) -> bool {
+        !self.mounted && Arc::strong_count(&self.engine) == 1
+    }
+
     /// Whether nobody has it, or anything of it, in hands.
     fn is_idle(&self) -> bool {
-        !self.mounted && Arc::strong_count(&self.engine) == 1 && self.engine.usage() == (0, 0)
+        self.is_quiet() && self.engine.usage() == (0, 0)
     }
 }
 
@@ -121,6 +126,7 @@ impl Shares {
 
     /// Ends engines that nobody needed for a while, and the oldest if they are too many. For holders of `changing`.
     async fn end_idle(&self) {
+        self.write_quiet().await;
         let ended: Vec<Running> = {
             let mut running = self.running.lock();
             let now = Instant::now();
@@ -140,6 +146,19 @@ impl Shares {
         for Running { engine, .. } in ended {
             engine.write_directory_times().await;
             engine.release_leases().await;
+        }
+    }
+
+    /// Has the engines that nobody uses now write what they put off, which keeps them from being idle.
+    async fn write_quiet(&self) {
+        let quiet: Vec<Arc<Engine>> = {
+            let running = self.running.lock();
+            let quiet = running.values().filter(|running| running.is_quiet());
+            quiet.map(|running| Arc::clone(&running.engine)).collect()
+        };
+        for engine in quiet {
+            engine.finish_removes().await;
+            engine.write_directory_times().await;
         }
     }
 

@@ -231,7 +231,14 @@ impl Engine {
     async fn truncate_path(&self, ino: Ino, size: u64, caller: Caller) -> Result<()> {
         let claim = Claim { access: Access::WRITE, share: ShareMode::ALL };
         let permit = self.gate.open(ino, claim, Holder::new(caller, now())).await?;
-        let Attached { file, .. } = self.attach(ino, None, &permit, TakeLease::No).await?;
+        let attached = self.attach(ino, None, &permit, TakeLease::No).await;
+        let Attached { file, .. } = match attached {
+            Ok(attached) => attached,
+            Err(error) => {
+                self.leave(ino, &permit).await;
+                return Err(error);
+            }
+        };
         let done = async {
             self.may_touch(ino, None, None, truncated(file.stat()?.size, size), true)?;
             self.drop_set_id(ino, caller).await?;
@@ -245,7 +252,12 @@ impl Engine {
 
     /// What a write by somebody who is not root does to set-id bits.
     pub(super) async fn drop_set_id(&self, ino: Ino, caller: Caller) -> Result<()> {
-        if caller.uid == 0 || ino == ROOT || !self.stat(ino).await?.attributes.has_set_id() {
+        if caller.uid == 0 { Ok(()) } else { self.drop_set_id_bits(ino).await }
+    }
+
+    /// Drops set-id bits, if there are any.
+    pub(super) async fn drop_set_id_bits(&self, ino: Ino) -> Result<()> {
+        if ino == ROOT || !self.stat(ino).await?.attributes.has_set_id() {
             return Ok(());
         }
         self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
@@ -258,12 +270,13 @@ impl Engine {
     ) -> Result<()> {
         // The root has no name of its own; this one is nobody's.
         let _name = self.guards.name(ROOT, &Segment::from_stored("")).await;
+        let waiting = self.directory_times.get(ROOT);
         let attributes = self.stat_root().await?.attributes;
-        self.directory_times.take(ROOT);
         let mut metadata = self.store.container_properties(&self.share, None).await?.metadata;
         change(&mut metadata, attributes)?;
         let always = Preconditions::default();
         self.store.set_container_metadata(&self.share, metadata, &always).await?;
+        self.directory_times.written(&self.nodes, ROOT, waiting);
         Ok(())
     }
 
@@ -288,13 +301,14 @@ impl Engine {
                 let file = self.open_file(ino).ok_or(FsError::Stale)?;
                 return file.change_nameless(|attributes| change(attributes, now));
             };
+            // A directory's waiting times are in these attributes and are written with them.
+            let waiting = self.directory_times.get(ino);
             let found = self.local()?.find(at)?;
             let mut attributes = self.stat_found(ino, &found)?.attributes;
-            // A directory's waiting times are in these attributes and are written with them.
-            self.directory_times.take(ino);
             change(&mut attributes, now);
             let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
             self.write_metadata(ino, at, found.blob.as_deref(), metadata, &attributes).await?;
+            self.directory_times.written(&self.nodes, ino, waiting);
             at.name.clone()
         };
         self.push_name(ino, &name).await
@@ -307,41 +321,6 @@ impl Engine {
         }
         if let Some(file) = self.open_file(ino) {
             file.rebase(old.etag, new);
-        }
-    }
-
-    /// Notes that the entries of `directory` changed.
-    pub(super) async fn touch_directory(&self, directory: Ino) {
-        if self.directory_times.touch(directory, now()) {
-            self.write_directory_times().await;
-        }
-    }
-
-    /// Writes the times of directories that changed lately.
-    ///
-    /// On a share elsewhere they are remembered only, as far as there is room: a request for each would cost more than
-    /// they are worth.
-    pub async fn write_directory_times(&self) {
-        if self.upstream().is_some() {
-            return self.directory_times.forget_some();
-        }
-        for (directory, changed) in self.directory_times.take_all() {
-            self.write_directory_time(directory, changed).await;
-        }
-    }
-
-    /// Writes one directory's times.
-    pub(super) async fn write_directory_time(&self, directory: Ino, changed: Moment) {
-        let written = self
-            .change_attributes(directory, |attributes, _| {
-                attributes.mtime = changed;
-                attributes.ctime = changed.max(attributes.ctime);
-            })
-            .await;
-        if let Err(error) = written
-            && !matches!(error, FsError::NotFound)
-        {
-            tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");
         }
     }
 }

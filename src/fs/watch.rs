@@ -109,6 +109,9 @@ impl Watch {
                     outdated.extend(place.map(|(parent, segment)| Outdated::Name { parent, segment }));
                     outdated.push(Outdated::File(ino));
                 }
+                for file in engine.files.lock().values() {
+                    file.doubt_attributes();
+                }
             }
             ChangeEvent::Name { parent, name, before, after } => {
                 let parent = if parent == self.root { ROOT } else { Ino::of(parent) };
@@ -124,6 +127,9 @@ impl Watch {
                 {
                     engine.nodes.set_cached(ino, None);
                     outdated.push(Outdated::File(ino));
+                    if let Some(file) = engine.open_file(ino) {
+                        file.doubt_attributes();
+                    }
                 }
             }
         }

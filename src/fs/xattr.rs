@@ -44,13 +44,14 @@ impl Engine {
             return Ok(self.holders_text(ino).await.into_bytes());
         }
         let metadata = self.metadata(ino).await?;
-        metadata.get(&xattr_key(name)).and_then(|text| xattr_decode(text)).ok_or(FsError::NoAttribute)
+        metadata.get(&xattr_key(name)).and_then(xattr_decode).ok_or(FsError::NoAttribute)
     }
 
     /// The names of all attributes.
     pub async fn list_xattrs(&self, ino: Ino) -> Result<Vec<String>> {
         let metadata = self.metadata(ino).await?;
-        Ok(metadata.keys().filter_map(|key| xattr_name(key)).map(|name| format!("{USER}{name}")).collect())
+        let names = metadata.iter().filter_map(|(key, _)| xattr_name(key));
+        Ok(names.map(|name| format!("{USER}{name}")).collect())
     }
 
     /// Sets an attribute.
@@ -58,11 +59,11 @@ impl Engine {
         let name = user_name(name)?;
         sticky::may_set(name, value)?;
         let (key, value) = (xattr_key(name), xattr_encode(value));
-        self.change_metadata(ino, |metadata| match (mode, metadata.contains_key(&key)) {
+        self.change_metadata(ino, |metadata| match (mode, metadata.contains(&key)) {
             (XattrMode::Create, true) => Err(FsError::Exists),
             (XattrMode::Replace, false) => Err(FsError::NoAttribute),
             _ => {
-                metadata.insert(key, value);
+                metadata.set(&key, &value);
                 Ok(())
             }
         })
@@ -72,8 +73,11 @@ impl Engine {
     /// Removes an attribute.
     pub async fn remove_xattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         let key = xattr_key(user_name(name)?);
-        self.change_metadata(ino, |metadata| metadata.remove(&key).map(drop).ok_or(FsError::NoAttribute))
-            .await
+        self.change_metadata(ino, |metadata| match metadata.remove(&key) {
+            true => Ok(()),
+            false => Err(FsError::NoAttribute),
+        })
+        .await
     }
 
     pub(super) async fn metadata(&self, ino: Ino) -> Result<Metadata> {

@@ -532,7 +532,7 @@ impl Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         _ino: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -550,8 +550,10 @@ impl Filesystem for Adapter {
         let Some(end) = offset.checked_add(length) else {
             return reply.refuse(&FsError::TooLarge);
         };
+        let caller = caller(request);
         self.with_engine(|engine| async move {
-            empty(reply, engine.allocate(HandleId(handle.0), offset..end, what, keep_size).await);
+            let range = offset..end;
+            empty(reply, engine.allocate(HandleId(handle.0), range, what, keep_size, caller).await);
         });
     }
 
@@ -578,7 +580,7 @@ impl Filesystem for Adapter {
 
     fn copy_file_range(
         &self,
-        _request: &Request,
+        request: &Request,
         _from: INodeNo,
         from_handle: FileHandle,
         from_offset: u64,
@@ -589,9 +591,11 @@ impl Filesystem for Adapter {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let (from, to) = (HandleId(from_handle.0), HandleId(to_handle.0));
+        let from = (HandleId(from_handle.0), from_offset);
+        let to = (HandleId(to_handle.0), to_offset);
+        let caller = caller(request);
         self.with_engine(|engine| async move {
-            let copied = engine.copy(from, from_offset, to, to_offset, length.min(COPY_MAX)).await;
+            let copied = engine.copy(from, to, length.min(COPY_MAX), caller).await;
             // At most COPY_MAX, so it fits.
             answer(reply, copied, |reply, copied| reply.written(copied as u32));
         });

@@ -107,15 +107,19 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
     })?;
     let over = ended.clone();
     super::watch::start(watching, watch_notifier, names, requests, move || *over.borrow())?;
-    runtime.spawn(write_directory_times(Arc::clone(engine), ended.clone()));
+    runtime.spawn(do_what_waits(Arc::clone(engine), ended.clone()));
     raise_read_ahead(&config.mountpoint);
     Ok(Mounted { mountpoint: config.mountpoint.clone(), ended, server: Some(server) })
 }
 
-async fn write_directory_times(engine: Arc<Engine>, mut ended: watch::Receiver<bool>) {
+/// Times of directories, and removals that failed.
+async fn do_what_waits(engine: Arc<Engine>, mut ended: watch::Receiver<bool>) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(DIRECTORY_TIMES_EVERY) => engine.write_directory_times().await,
+            () = tokio::time::sleep(DIRECTORY_TIMES_EVERY) => {
+                engine.write_directory_times().await;
+                engine.finish_removes().await;
+            }
             _ = ended.changed() => return,
         }
     }

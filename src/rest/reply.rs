@@ -73,7 +73,7 @@ impl Reply {
     /// `x-ms-meta-…` for every name.
     #[must_use]
     pub(super) fn metadata(mut self, metadata: &Metadata) -> Self {
-        for (name, value) in metadata {
+        for (name, value) in metadata.iter() {
             let name = HeaderName::from_bytes(format!("{}{name}", headers::META_PREFIX).as_bytes());
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
                 self.headers.insert(name, value);

@@ -1,12 +1,12 @@
 //! What a blob is made of besides its bytes.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use crate::share::Moment;
 use crate::share::lease::Lease;
+pub use crate::wire::metadata::Metadata;
 
 use super::tags::Tags;
 
@@ -19,9 +19,6 @@ impl fmt::Display for ETag {
         write!(f, "\"0x{:X}\"", self.0)
     }
 }
-
-/// User metadata: names are kept as given and compared byte for byte.
-pub type Metadata = BTreeMap<String, String>;
 
 /// The HTTP headers stored with a blob and returned with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

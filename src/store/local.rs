@@ -100,6 +100,16 @@ pub trait LocalStore: Send + Sync {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>>;
 
+    /// [`BlobStore::put_blob`](super::BlobStore::put_blob) of something small that a removal needs before it frees room:
+    /// it may use the room that is kept for deletes.
+    fn put_before_removal(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>>;
+
     /// Makes `base` with `changes` taken from `scratch` the blob's content, cut or extended with zeros to `size`.
     /// Costs time and space for the changes only.
     ///
@@ -179,8 +189,10 @@ pub trait LocalStore: Send + Sync {
     /// bytes under the same ETag, and the file itself becomes a scratch file, content and all.
     ///
     /// For the rare writer that joins readers who have the file itself. Costs a copy of the content, unless there is
-    /// no blob any more (`at` absent). [`ConditionNotMet`](super::StoreError::ConditionNotMet) if the blob has
-    /// another version by now.
+    /// no blob any more (`at` absent). If others need the file (a copy of the blob, a snapshot of the container) the
+    /// scratch file is a copy, and the readers' file stays as it is.
+    /// [`ConditionNotMet`](super::StoreError::ConditionNotMet) if the blob has other content by now; a version that
+    /// differs in attributes only is fine.
     fn take_over(&self, at: Option<&BlobPath>, reader: &ContentReader) -> Result<Scratch>;
 
     /// Content up to this size is kept in the index and becomes durable with it; bigger content has files of its

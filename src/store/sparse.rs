@@ -66,6 +66,12 @@ pub fn next_hole(file: &File, from: u64) -> io::Result<Option<u64>> {
     seek(file, from, Whence::SeekHole)
 }
 
+/// The first range of data at or behind `from`, as far as it is before `end`.
+pub fn next_run(file: &File, from: u64, end: u64) -> io::Result<Option<Range<u64>>> {
+    let Some(start) = next_data(file, from)?.filter(|start| *start < end) else { return Ok(None) };
+    Ok(Some(start..next_hole(file, start)?.unwrap_or(end).min(end)))
+}
+
 fn seek(file: &File, from: u64, whence: Whence) -> io::Result<Option<u64>> {
     match lseek64(file, signed(from)?, whence) {
         Ok(offset) => Ok(u64::try_from(offset).ok()),
@@ -82,6 +88,7 @@ pub fn set_modified(file: &File, mtime: Moment) -> io::Result<()> {
 /// Whether no other descriptor or mapping can write to the file, ours (open for writing) being the only one.
 ///
 /// Asks for a write lease on the file and gives it back at once; the kernel refuses it while there is another writer.
+/// An error where that cannot be told, as on a file system without leases: what it means then is the caller's to say.
 pub fn is_sole_writer(file: &File) -> io::Result<bool> {
     /// From the kernel's `fcntl.h`: which signal tells the holder of a lease that somebody wants the file.
     const F_SETSIG: libc::c_int = 10;
@@ -101,8 +108,6 @@ pub fn is_sole_writer(file: &File) -> io::Result<bool> {
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         Some(libc::EAGAIN) => Ok(false),
-        // A file system without leases: assume the worst.
-        Some(libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
         _ => Err(error),
     }
 }
@@ -133,6 +138,13 @@ mod tests {
         assert!(!is_sole_writer(&writable).unwrap());
         drop(other);
         assert!(is_sole_writer(&writable).unwrap());
+    }
+
+    #[test]
+    fn without_leases_it_cannot_be_told() {
+        // The kernel gives no lease on a device, as on no file of a file system without leases.
+        let device = File::options().read(true).write(true).open("/dev/null").unwrap();
+        assert!(is_sole_writer(&device).is_err());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `x-ms-meta-*`: user metadata of containers, blobs and files.
 
-use std::collections::BTreeMap;
-
 use http::HeaderMap;
 
 use super::codes::ErrorCode;
 use super::fault::{Fault, Result};
 use super::headers::META_PREFIX;
+
+mod pairs;
+
+pub use pairs::Metadata;
 
 /// Names and values of one blob or container together have at most so many bytes.
 pub const MAX_BYTES: usize = 8 * 1024;
@@ -14,12 +16,12 @@ pub const MAX_BYTES: usize = 8 * 1024;
 /// Reads all metadata headers.
 ///
 /// Header names have no case on their way through HTTP/1.1 here, so names come out in lower case.
-pub fn from_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>> {
-    let mut metadata = BTreeMap::new();
+pub fn from_headers(headers: &HeaderMap) -> Result<Metadata> {
+    let mut metadata = Metadata::new();
     for (name, value) in headers {
         let Some(name) = name.as_str().strip_prefix(META_PREFIX) else { continue };
         let value = value.to_str().map_err(|_| Fault::new(ErrorCode::InvalidMetadata))?;
-        if metadata.insert(name.to_owned(), value.trim_matches([' ', '\t']).to_owned()).is_some() {
+        if metadata.set(name, value.trim_matches([' ', '\t'])) {
             return Err(Fault::new(ErrorCode::InvalidMetadata));
         }
     }
@@ -28,9 +30,9 @@ pub fn from_headers(headers: &HeaderMap) -> Result<BTreeMap<String, String>> {
 }
 
 /// Whether this metadata can be stored and sent: names are identifiers, values printable ASCII, all of it small.
-pub fn check(metadata: &BTreeMap<String, String>) -> Result<()> {
+pub fn check(metadata: &Metadata) -> Result<()> {
     let mut bytes = 0_usize;
-    for (name, value) in metadata {
+    for (name, value) in metadata.iter() {
         if name.is_empty() {
             return Err(Fault::new(ErrorCode::EmptyMetadataKey));
         }
@@ -49,8 +51,8 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The headers that say it, sorted by name.
-pub fn to_headers(metadata: &BTreeMap<String, String>) -> impl Iterator<Item = (String, &str)> {
-    metadata.iter().map(|(name, value)| (format!("{META_PREFIX}{name}"), value.as_str()))
+pub fn to_headers(metadata: &Metadata) -> impl Iterator<Item = (String, &str)> {
+    metadata.iter().map(|(name, value)| (format!("{META_PREFIX}{name}"), value))
 }
 
 #[cfg(test)]
@@ -60,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<BTreeMap<String, String>> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Metadata> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             let name = HeaderName::from_bytes(format!("x-ms-meta-{name}").as_bytes()).unwrap();
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn names_are_identifiers() {
-        assert_eq!(read(&[("Hdi_isfolder", " true ")]).unwrap()["hdi_isfolder"], "true");
+        assert_eq!(read(&[("Hdi_isfolder", " true ")]).unwrap().get("hdi_isfolder"), Some("true"));
         assert_eq!(read(&[("", "x")]).unwrap_err().code, ErrorCode::EmptyMetadataKey);
         for bad in ["1a", "a-b", "a.b"] {
             assert_eq!(read(&[(bad, "x")]).unwrap_err().code, ErrorCode::InvalidMetadata, "{bad}");
@@ -89,6 +91,7 @@ mod tests {
     proptest! {
         #[test]
         fn metadata_comes_back(pairs in proptest::collection::btree_map("[a-z_][a-z0-9_]{0,8}", "([!-~]([ -~]{0,8}[!-~])?)?", 0..6)) {
+            let pairs: Metadata = pairs.into_iter().collect();
             let headers: HeaderMap = to_headers(&pairs)
                 .map(|(name, value)| {
                     (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())

@@ -138,3 +138,126 @@ async fn a_file_held_exclusively_refuses_writers_without_the_lease() {
     until(|| fs::read_to_string(mount.path("held")).is_ok_and(|text| text == "yours")).await;
     mount.check();
 }
+
+/// Another user's program that has a file open for writing and writes ten bytes, one by one, each time it is told to.
+struct OtherWriter(std::process::Child);
+
+impl OtherWriter {
+    fn start(file: &std::path::Path) -> Self {
+        use std::os::unix::process::CommandExt;
+        // Not a shell: that closes a copy of the descriptor after each write, and a close commits.
+        let script = "import os, sys\nfd = os.open(sys.argv[1], os.O_WRONLY)\n\
+            for _ in sys.stdin:\n    for _ in range(10): os.write(fd, b'x')\n    print('done', flush=True)";
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", script, file.to_str().unwrap()]).uid(65_534).gid(65_534).current_dir("/");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        Self(command.spawn().unwrap())
+    }
+
+    fn write(&mut self) {
+        use std::io::{Read, Write};
+        self.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+        let mut said = [0; 5];
+        self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"done\n");
+    }
+}
+
+impl Drop for OtherWriter {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_of_other_users_leave_the_version_alone_until_the_close() {
+    use std::os::unix::fs::PermissionsExt;
+    for path in crate::common::BOTH_PATHS {
+        let addr = free_addr().to_string();
+        let options: Vec<&str> =
+            ["--allow-other", "--blob-addr", &addr].iter().chain(path).copied().collect();
+        let Some(mount) = Mount::new(&options) else { return };
+        let addr = addr.parse().unwrap();
+        let open_to_all = |path: &std::path::Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        };
+        open_to_all(mount.dir().parent().unwrap());
+        // Changed in places: by the daemon on both paths.
+        fs::write(mount.path("big"), vec![1; 3 << 20]).unwrap();
+        open_to_all(&mount.path("big"));
+        let version = async || {
+            let head = exchange(addr, &signed("HEAD", "/share/big", &[], b"")).await;
+            (head.header("etag").to_owned(), head.header("x-ms-meta-modtime").to_owned())
+        };
+        let before = version().await;
+        let mut writer = OtherWriter::start(&mount.path("big"));
+        writer.write();
+        assert_eq!(version().await, before, "nothing was committed");
+        // Bits that are set meanwhile are noticed.
+        fs::set_permissions(mount.path("big"), fs::Permissions::from_mode(0o4777)).unwrap();
+        let with_bits = version().await;
+        assert_ne!(with_bits, before);
+        writer.write();
+        let mode = fs::metadata(mount.path("big")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777, "the bits go with the first write");
+        let dropped = version().await;
+        assert_ne!(dropped, with_bits);
+        // Also if somebody else set them in the store.
+        let head = exchange(addr, &signed("HEAD", "/share/big", &[], b"")).await;
+        let meta: Vec<(&str, &str)> = head
+            .headers
+            .iter()
+            .filter(|(name, _)| name.starts_with("x-ms-meta-") && *name != "x-ms-meta-permissions")
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .chain([("x-ms-meta-permissions", "35327")])
+            .collect();
+        let set = exchange(addr, &signed("PUT", "/share/big?comp=metadata", &meta, b"")).await;
+        assert_eq!(set.status, 200, "{set:?}");
+        let bits = || fs::metadata(mount.path("big")).unwrap().permissions().mode() & 0o4000 != 0;
+        until(bits).await;
+        writer.write();
+        assert!(!bits());
+        drop(writer);
+        mount.check();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_a_copy_shares_its_content_with_is_read_written_and_opened_at_once() {
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+    const SIZE: usize = 3 << 20;
+    for path in crate::common::BOTH_PATHS {
+        let addr = free_addr().to_string();
+        let options: Vec<&str> = ["--blob-addr", &addr].iter().chain(path).copied().collect();
+        let Some(mount) = Mount::new(&options) else { return };
+        let addr: SocketAddr = addr.parse().unwrap();
+        fs::write(mount.path("big"), vec![1; SIZE]).unwrap();
+        let source = ("x-ms-copy-source", "http://127.0.0.1/devstoreaccount1/share/big");
+        let copied = exchange(addr, &signed("PUT", "/share/copy", &[source], b"")).await;
+        assert_eq!(copied.status, 202, "{copied:?}");
+        let early = fs::File::open(mount.path("big")).unwrap();
+        let mut byte = [0];
+        early.read_exact_at(&mut byte, 0).unwrap();
+        let mut writer = fs::File::options().append(true).open(mount.path("big")).unwrap();
+        writer.write_all(b"more").unwrap();
+        let mut expected = vec![1; SIZE];
+        expected.extend(b"more");
+        assert!(
+            fs::read(mount.path("big")).unwrap() == expected,
+            "a reader that comes later sees the writer"
+        );
+        let second = fs::File::options().read(true).write(true).open(mount.path("big")).unwrap();
+        second.write_all_at(b"!", 0).unwrap();
+        expected[0] = b'!';
+        assert!(fs::read(mount.path("big")).unwrap() == expected, "and a second one");
+        // Where the kernel serves the early reader it keeps what the copy has.
+        early.read_exact_at(&mut byte, 0).unwrap();
+        assert_eq!(byte, [if path.is_empty() { 1 } else { b'!' }]);
+        drop((writer, second, early));
+        assert!(fs::read(mount.path("big")).unwrap() == expected);
+        assert!(fs::read(mount.path("copy")).unwrap() == vec![1; SIZE], "the copy is as it was");
+        mount.check();
+    }
+}

@@ -318,7 +318,7 @@ impl World {
         self.last = format!("zero {start}..{end} punch {punch} in handle {open}");
         let Open { handle, file, .. } = self.opens[open];
         let what = if punch { Zeroing::PunchHole } else { Zeroing::ZeroRange };
-        match self.engine().allocate(handle, start as u64..end as u64, what, punch).await {
+        match self.engine().allocate(handle, start as u64..end as u64, what, punch, ROOT_CALLER).await {
             Ok(()) => {
                 let data = &mut self.model.files[file].data;
                 if !punch {

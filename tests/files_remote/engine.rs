@@ -31,18 +31,18 @@ async fn what_a_call_changed_is_at_the_service_when_it_answers() {
     // What is beside the bytes.
     let color = Metadata::from([("color".to_owned(), "red".to_owned())]);
     rest.set_file_metadata(&path("a"), color, None).await.unwrap();
-    assert_eq!(there.properties("a").await.metadata.get("color").map(String::as_str), Some("red"));
+    assert_eq!(there.properties("a").await.metadata.get("color"), Some("red"));
     let headers = HttpHeaders { content_type: Some("text/plain".to_owned()), ..HttpHeaders::default() };
     let change = FileChange { headers: Some((headers, Some([7; 16]))), ..FileChange::default() };
     rest.set_file_properties(&path("a"), change, None).await.unwrap();
     let blob = there.properties("a").await;
     assert_eq!(blob.headers.content_type.as_deref(), Some("text/plain"));
     assert_eq!(blob.content_md5, Some([7; 16]));
-    assert_eq!(blob.metadata.get("color").map(String::as_str), Some("red"));
+    assert_eq!(blob.metadata.get("color"), Some("red"));
     assert_eq!(sdk.get("a").await.as_deref(), Some(&b"again"[..]));
     // Names.
     rest.create_directory(&path("d"), SmbChange::default(), Metadata::new()).await.unwrap();
-    assert_eq!(there.properties("d").await.metadata.get("hdi_isfolder").map(String::as_str), Some("true"));
+    assert_eq!(there.properties("d").await.metadata.get("hdi_isfolder"), Some("true"));
     let source = rest.read(&path("a"), None).await.unwrap();
     rest.copy(&source, &path("d/copy"), CopyFile::default(), None).await.unwrap();
     assert_eq!(sdk.get("d/copy").await.as_deref(), Some(&b"again"[..]));

@@ -47,7 +47,7 @@ async fn a_strangers_lease_at_the_service_refuses_callers() {
     assert_eq!(there.sdk.get("f").await.as_deref(), Some(&b"Text"[..]));
     let color = Metadata::from([("color".to_owned(), "red".to_owned())]);
     here.rest.set_file_metadata(&path("f"), color, Some(STRANGER)).await.unwrap();
-    assert_eq!(there.properties("f").await.metadata.get("color").map(String::as_str), Some("red"));
+    assert_eq!(there.properties("f").await.metadata.get("color"), Some("red"));
     here.rest.delete_file(&path("f"), Some(STRANGER)).await.unwrap();
     assert_eq!(there.sdk.get("f").await, None);
     // A lease that ends by itself is none of the Files service's.

@@ -82,10 +82,7 @@ async fn agrees(rig: &Rig, service: &Service, expected: &[(&str, &str)], when: &
 #[tokio::test(flavor = "multi_thread")]
 async fn two_directories_change_places_with_everything_in_them() {
     for turned in [false, true] {
-        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-        put_all(&service, BEFORE).await;
-        let rig = Rig::with(&service, folder.path(), curious()).await;
-        look(&rig).await;
+        let (service, _folder, rig) = before().await;
         let versions = ["a/both", "b/both", "b/sub/more", "a"].map(|name| rig.here(name).unwrap().etag);
         let (one, other) = if turned { ("b", "a") } else { ("a", "b") };
         rig.rename(one, other, RenameMode::Exchange).await.unwrap();
@@ -186,10 +183,7 @@ async fn what_is_not_pushed_is_pushed_before_trees_change_places() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trees_that_somebody_changed_are_not_exchanged_over_unpushed_work() {
-    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-    put_all(&service, BEFORE).await;
-    let rig = Rig::with(&service, folder.path(), curious()).await;
-    look(&rig).await;
+    let (service, _folder, rig) = before().await;
     rig.write("a/both", b"mine");
     service.put("a/both", "theirs").await;
     let before = all(&service).await;
@@ -268,10 +262,7 @@ async fn an_exchange_with_a_leased_file_below_is_undone() {
 /// Somebody makes a name again right after it was moved: nothing of the three is lost, and nothing stays aside.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_finds_its_place_taken_is_kept_beside() {
-    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-    put_all(&service, BEFORE).await;
-    let rig = Rig::with(&service, folder.path(), curious()).await;
-    look(&rig).await;
+    let (service, _folder, rig) = before().await;
     let gone = service.hold("DELETE /devstoreaccount1/share/a/both");
     let somebody = async {
         gone.done.notified().await;
@@ -300,10 +291,7 @@ async fn what_finds_its_place_taken_is_kept_beside() {
 /// The same on the way there: then the whole exchange is undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_is_taken_on_the_way_undoes_the_exchange() {
-    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-    put_all(&service, BEFORE).await;
-    let rig = Rig::with(&service, folder.path(), curious()).await;
-    look(&rig).await;
+    let (service, _folder, rig) = before().await;
     let gone = service.hold("DELETE /devstoreaccount1/share/b/both");
     let somebody = async {
         gone.done.notified().await;
@@ -318,6 +306,15 @@ async fn a_name_that_is_taken_on_the_way_undoes_the_exchange() {
     assert_eq!(found, expected);
 }
 
+/// The two trees at a service, and a mirror that knows them.
+async fn before() -> (Service, tempfile::TempDir, Rig) {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    put_all(&service, BEFORE).await;
+    let rig = Rig::with(&service, folder.path(), curious()).await;
+    look(&rig).await;
+    (service, folder, rig)
+}
+
 /// How the service fails: after so many requests, so many times, and whether it did what it was asked.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
@@ -328,10 +325,7 @@ struct Failing {
 
 /// An exchange with failures from some request on, asked for until it succeeds. Answers whether all failures came.
 async fn exchange_failing(failing: Failing) -> bool {
-    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-    put_all(&service, BEFORE).await;
-    let rig = Rig::with(&service, folder.path(), curious()).await;
-    look(&rig).await;
+    let (service, _folder, rig) = before().await;
     rig.write("a/both", b"a's");
     let versions = ["a/only", "b/both"].map(|name| rig.here(name).unwrap().etag);
     service.fail_after(failing.after, failing.times, failing.done);
@@ -368,10 +362,7 @@ async fn whatever_request_of_an_exchange_fails_it_happens_once_or_not_at_all() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exchange_that_failed_is_undone_later() {
     for after in [12, 20, 30, 40] {
-        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-        put_all(&service, BEFORE).await;
-        let rig = Rig::with(&service, folder.path(), curious()).await;
-        look(&rig).await;
+        let (service, _folder, rig) = before().await;
         service.fail_after(after, 1000, true);
         let failed = rig.rename("a", "b", RenameMode::Exchange).await;
         assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
@@ -403,10 +394,7 @@ async fn an_exchange_that_failed_is_undone_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exchange_that_failed_is_undone_before_the_mount_ends() {
     for after in [12, 30] {
-        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-        put_all(&service, BEFORE).await;
-        let rig = Rig::with(&service, folder.path(), curious()).await;
-        look(&rig).await;
+        let (service, folder, rig) = before().await;
         service.fail_after(after, 1000, true);
         let failed = rig.rename("a", "b", RenameMode::Exchange).await;
         assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");

@@ -46,7 +46,7 @@ async fn a_change_of_metadata_sends_no_content() {
     rig.push("f").await.unwrap();
     assert!(service.asked().iter().all(|(_, length)| *length == 0));
     let there = service.client.blob_properties(&at("f"), None, &always()).await.unwrap();
-    assert_eq!(there.metadata["permissions"], "33261");
+    assert_eq!(there.metadata.get("permissions"), Some("33261"));
     rig.patch("f", 0, b"after", 9 * MIB as u64);
     service.asked();
     rig.push("f").await.unwrap();
@@ -213,7 +213,10 @@ async fn a_push_whose_answer_was_lost_is_known_as_its_own() {
     drop(changing);
     let _ = rig.push("big").await;
     rig.all_pushed().await;
-    assert_eq!(service.client.blob_properties(&at("big"), None, &always()).await.unwrap().metadata["k"], "v");
+    assert_eq!(
+        service.client.blob_properties(&at("big"), None, &always()).await.unwrap().metadata.get("k"),
+        Some("v")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,15 +264,24 @@ async fn a_refused_right_is_an_error_and_nothing_is_lost() {
     assert_eq!(service.text("f").await.unwrap(), "one");
 }
 
+/// Changes that are announced and not made.
+const ANNOUNCED: [Changed<'static>; 2] = [Changed::Everything, Changed::Ranges(&[0..3, 4..6])];
+
+/// A mirror that knows a file of the service's, has none of its bytes, and heard of such a change.
+async fn announced(what: Changed<'_>) -> (Service, tempfile::TempDir, Rig) {
+    let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
+    let rig = Rig::new(&service, folder.path()).await;
+    service.put("f", "theirs").await;
+    rig.list("").await;
+    drop(rig.mirror.will_change(&blob("f"), what).unwrap());
+    (service, folder, rig)
+}
+
 /// A commit can be refused here after it was announced; what is there then is the service's, and not here yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_was_announced_and_never_made_leaves_the_services_bytes() {
-    for what in [Changed::Everything, Changed::Ranges(&[0..3, 4..6])] {
-        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-        let rig = Rig::new(&service, folder.path()).await;
-        service.put("f", "theirs").await;
-        rig.list("").await;
-        drop(rig.mirror.will_change(&blob("f"), what).unwrap());
+    for what in ANNOUNCED {
+        let (service, _folder, rig) = announced(what).await;
         let ready = rig.mirror.content(&blob("f")).await.unwrap();
         if let Some(fetch) = ready.fetch {
             fetch.bring(0..6).await.unwrap();
@@ -287,12 +299,8 @@ async fn a_change_that_was_announced_and_never_made_leaves_the_services_bytes() 
 /// The same after the mount died in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_was_announced_before_a_death_is_not_pushed() {
-    for what in [Changed::Everything, Changed::Ranges(&[0..3, 4..6])] {
-        let (service, folder) = (Service::new().await, tempfile::tempdir().unwrap());
-        let rig = Rig::new(&service, folder.path()).await;
-        service.put("f", "theirs").await;
-        rig.list("").await;
-        drop(rig.mirror.will_change(&blob("f"), what).unwrap());
+    for what in ANNOUNCED {
+        let (service, folder, rig) = announced(what).await;
         rig.close().await;
         let rig = Rig::new(&service, folder.path()).await;
         rig.all_pushed().await;

@@ -260,7 +260,10 @@ impl Remote {
     /// What a shell prints.
     pub fn shell(&self, script: &str) -> String {
         let mut bash = Command::new("bash");
-        let output = bash.args(["-euo", "pipefail", "-c", script]).current_dir(self.dir()).output().unwrap();
+        // `leasefs` is the program under test, as if it were installed.
+        let program = format!("leasefs() {{ {} \"$@\"; }}; {script}", env!("CARGO_BIN_EXE_leasefs"));
+        let output =
+            bash.args(["-euo", "pipefail", "-c", &program]).current_dir(self.dir()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{script}: {text}{errors}");

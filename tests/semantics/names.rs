@@ -147,6 +147,29 @@ fn a_read_only_mount_changes_nothing() {
     assert_eq!(errno(fs::create_dir(mount.path("x"))), libc::EROFS);
 }
 
+#[test]
+fn a_directory_lists_itself_and_the_one_above() {
+    on_both_paths(&[], |mount| {
+        fs::create_dir_all(mount.path("d/e")).unwrap();
+        let root = mount.path("");
+        let number = |path: &str| fs::metadata(root.join(path)).unwrap().ino();
+        for (directory, above, entries) in [("", "", &["d"][..]), ("d", "", &["e"]), ("d/e", "d", &[])] {
+            let ran = Command::new("ls").arg("-fai1").arg(root.join(directory)).output().unwrap();
+            let (listed, mut expected) = (String::from_utf8(ran.stdout).unwrap(), Vec::new());
+            expected.push(format!("{} .", number(directory)));
+            // What is above the root is another file system.
+            expected.extend((!directory.is_empty()).then(|| format!("{} ..", number(above))));
+            let entry = |name: &&str| fs::metadata(root.join(directory).join(name)).unwrap().ino();
+            expected.extend(entries.iter().map(|name| format!("{} {name}", entry(name))));
+            let listed: Vec<&str> = listed.lines().map(str::trim).collect();
+            for line in &expected {
+                assert!(listed.contains(&line.as_str()), "{line} in {listed:?}");
+            }
+            assert_eq!(listed.len(), 2 + entries.len(), "{listed:?}");
+        }
+    });
+}
+
 /// More entries than fit into one page of the store, or into one answer to the kernel.
 #[test]
 fn positions_in_a_directory_stay_when_entries_go() {

@@ -102,7 +102,7 @@ pub(crate) fn with_lease(id: LeaseId) -> Preconditions {
 }
 
 pub(crate) fn pairs(list: &[(&str, &str)]) -> Metadata {
-    list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    list.iter().copied().collect()
 }
 
 pub(crate) fn not_found<T>(result: &Result<T>) -> bool {

@@ -11,7 +11,7 @@ use leasefs::store::{
 use crate::support::*;
 
 fn tags(list: &[(&str, &str)]) -> Tags {
-    Tags::new(pairs(list)).unwrap()
+    Tags::new(list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()).unwrap()
 }
 
 fn when(text: &str) -> Preconditions {

@@ -538,7 +538,7 @@ fn digest(blobs: &BTreeMap<String, Blob>) -> String {
 pub(crate) fn assert_snapshots(store: &EmbeddedStore, context: &str) {
     for (snapshot, properties) in store.container_snapshots(&share()).unwrap_or_default() {
         let found = digest(&read_container(store, &share().at_snapshot(snapshot)));
-        assert_eq!(found, properties.metadata["digest"], "{context}: the snapshot {snapshot:?}");
+        assert_eq!(Some(&*found), properties.metadata.get("digest"), "{context}: the snapshot {snapshot:?}");
     }
 }
 
@@ -563,7 +563,7 @@ fn read_container(store: &EmbeddedStore, container: &ContainerName) -> BTreeMap<
         let reader = store.reader(&path).unwrap();
         let mut bytes = vec![0; reader.size() as usize];
         reader.read_at(&mut bytes, 0).unwrap();
-        let note = properties.metadata.get("note").cloned().unwrap_or_default();
+        let note = properties.metadata.get("note").unwrap_or_default().to_owned();
         (name, Blob { bytes, note })
     };
     page.items.into_iter().map(read).collect()

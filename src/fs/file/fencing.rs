@@ -18,7 +18,7 @@ use crate::store::{
 
 use super::super::content::{COPY_CHUNK, Content, Stamp};
 use super::super::error::{FsError, Result};
-use super::{CommitInfo, FileState, OpenFile, Serving};
+use super::{CommitInfo, FileState, OpenFile};
 
 /// Why a blob does not take the content of its open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,8 @@ impl OpenFile {
         let mut state = self.state.write();
         if state.base.etag == old {
             state.base = Arc::clone(new);
+        } else {
+            self.doubt_attributes();
         }
     }
 
@@ -167,10 +169,10 @@ impl OpenFile {
         let other = state.base.etag != current;
         let unsaved = self.dirty.load(Ordering::Acquire)
             || if fenced { state.needs_saving()? } else { state.is_changed()? };
-        if unsaved || (other && state.serving == Serving::Kernel) {
+        if unsaved || (other && state.kernel_serves()) {
             return Ok(false);
         }
-        if other || fenced && state.serving != Serving::Kernel {
+        if other || fenced && !state.kernel_serves() {
             let (reader, fetch) = read()?;
             state.fetch = fetch;
             state.base = Arc::clone(reader.properties());
@@ -235,13 +237,16 @@ fn copy_content(content: &Content, size: u64, scratch: &Scratch) -> Result<()> {
     use std::os::unix::fs::FileExt;
     let mut buffer = vec![0; usize::try_from(size).unwrap_or(COPY_CHUNK).min(COPY_CHUNK)];
     let mut at = 0;
-    while at < size {
-        let got = content.read(&mut buffer, at)?;
+    // Holes stay holes.
+    while let Some(start) = content.next_data(at)?.filter(|start| *start < size) {
+        let end = content.next_hole(start)?.unwrap_or(size).min(size);
+        let length = usize::try_from(end - start).unwrap_or(COPY_CHUNK).min(buffer.len());
+        let got = content.read(&mut buffer[..length], start)?;
         if got == 0 {
             break;
         }
-        scratch.file().write_all_at(&buffer[..got], at)?;
-        at += got as u64;
+        scratch.file().write_all_at(&buffer[..got], start)?;
+        at = start + got as u64;
     }
     Ok(scratch.file().set_len(size)?)
 }

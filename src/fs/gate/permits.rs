@@ -135,10 +135,16 @@ impl PendingPermit {
 
 impl Drop for PendingPermit {
     fn drop(&mut self) {
-        if !self.confirmed
-            && let Some(watched) = self.gate.shard(self.ino).lock().files.get_mut(&self.ino)
-        {
-            watched.state.clear_delete();
+        if self.confirmed {
+            return;
+        }
+        let mut shard = self.gate.shard(self.ino).lock();
+        if let Entry::Occupied(mut entry) = shard.files.entry(self.ino) {
+            entry.get_mut().state.clear_delete();
+            // Its last close came meanwhile, and could not remove it.
+            if std::mem::take(&mut entry.get_mut().kept) && entry.get().state.open_count() == 0 {
+                entry.remove();
+            }
         }
     }
 }
@@ -153,6 +159,15 @@ impl RemovePermit {
         self.confirmed = true;
         self.gate.shard(self.ino).lock().files.remove(&self.ino);
         self.gate.closed.notify_waiters();
+    }
+
+    /// The file could not be removed: it stays delete pending, until somebody tries
+    /// [again](super::Gate::remove_again).
+    pub fn keep(mut self) {
+        self.confirmed = true;
+        if let Some(watched) = self.gate.shard(self.ino).lock().files.get_mut(&self.ino) {
+            watched.kept = true;
+        }
     }
 }
 

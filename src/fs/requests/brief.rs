@@ -21,7 +21,7 @@ use crate::store::{BlobPath, BlobProperties, Found};
 use super::super::attributes::{Attributes, Kind};
 use super::super::error::{FsError, Result};
 use super::super::file::{OpenFile, Showing};
-use super::super::gate::{Claim, Closing, OpenPermit};
+use super::super::gate::{Claim, OpenPermit};
 use super::super::guards::Turn;
 use super::super::holders::Holder;
 use super::super::names::Segment;
@@ -195,17 +195,17 @@ impl Requests {
                     let target = target.with_lease(before.asked);
                     let judged = fits(&target, wanted).and_then(|()| self.judge(&target, lease));
                     if let Err(error) = judged {
-                        self.leave(path, &permit, target.ino).await;
+                        self.engine.leave(target.ino, &permit).await;
                         return Err(error.into());
                     }
                     return Ok((target, permit));
                 }
                 // Renamed, replaced or removed meanwhile.
                 Ok(_) | Err(FsError::NotFound | FsError::NoParent) => {
-                    self.leave(path, &permit, before.ino).await;
+                    self.engine.leave(before.ino, &permit).await;
                 }
                 Err(error) => {
-                    self.leave(path, &permit, before.ino).await;
+                    self.engine.leave(before.ino, &permit).await;
                     return Err(error.into());
                 }
             }
@@ -242,19 +242,6 @@ impl Requests {
         }
     }
 
-    /// Gives a permit back. If that was the last open of a file that was removed meanwhile, it goes now.
-    pub(super) async fn leave(&self, path: &FilePath, permit: &OpenPermit, ino: Ino) {
-        let Closing::Remove(removal) = permit.close() else { return };
-        let way = self.go(path).await;
-        let removed = match way {
-            Ok(_) => self.engine.finish_remove(ino, removal).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = removed {
-            tracing::error!(ino = ino.0, %error, "a removed file could not be taken away at its last close");
-        }
-    }
-
     /// Opens a file that the gate was passed for, to change its bytes.
     pub(super) async fn attach(
         &self,
@@ -276,7 +263,7 @@ impl Requests {
                 Ok(Brief { target, file, shown, permit, _showing: showing, _way: way, _turn: turn })
             }
             Err(error) => {
-                self.leave(path, &permit, target.ino).await;
+                self.engine.leave(target.ino, &permit).await;
                 Err(error)
             }
         }

@@ -92,7 +92,7 @@ enum NewBytes {
 impl Making {
     /// What is stored beside the bytes of a file that has these attributes and, of this metadata, what is ours.
     fn stored(&self, mut attributes: Attributes, mut metadata: Metadata, now: Moment) -> NewContent {
-        metadata.retain(|key, _| is_own_key(key));
+        metadata.retain(is_own_key);
         self.smb.apply(&mut attributes, &mut metadata, now);
         replace_callers_metadata(&mut metadata, &self.metadata);
         attributes.write_to(&mut metadata);
@@ -289,17 +289,17 @@ impl Requests {
             other => other,
         };
         if let Err(failure) = may {
-            self.leave(path, &permit, target.ino).await;
+            self.engine.leave(target.ino, &permit).await;
             return Err(failure);
         }
         match self.replace_closed(path, &target, making, lease).await {
             Ok(true) => {
-                self.leave(path, &permit, target.ino).await;
+                self.engine.leave(target.ino, &permit).await;
                 self.engine.announce(vec![Outdated::File(target.ino)]).await;
             }
             Ok(false) => self.replace_open(path, target, permit, making, lease).await?,
             Err(error) => {
-                self.leave(path, &permit, target.ino).await;
+                self.engine.leave(target.ino, &permit).await;
                 return Err(error.into());
             }
         }
@@ -371,7 +371,7 @@ impl Requests {
             self.change_beside(&open.target, open.shown, headers, |attributes, metadata| {
                 let now = now();
                 attributes.btime = now;
-                metadata.retain(|key, _| is_own_key(key));
+                metadata.retain(is_own_key);
                 making.smb.apply(attributes, metadata, now);
                 replace_callers_metadata(metadata, &making.metadata);
             })

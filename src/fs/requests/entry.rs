@@ -162,7 +162,7 @@ pub(super) fn entry_of(stat: &Stat, parent: Ino, blob: &BlobProperties) -> Entry
         etag: blob.etag,
         modified: blob.modified,
         attributes: smb_attributes(&blob.metadata, &stat.attributes),
-        permission: blob.metadata.get(PERMISSION).cloned(),
+        permission: blob.metadata.get(PERMISSION).map(str::to_owned),
         metadata: callers_metadata(&blob.metadata),
         headers: blob.headers.clone(),
         content_md5: blob.content_md5,
@@ -230,10 +230,10 @@ impl SmbChange {
                 }
             }
             let kept = wanted.0 & SmbAttributes::KEPT.0 | u32::from(read_only);
-            metadata.insert(ATTRIBUTES.to_owned(), kept.to_string());
+            metadata.set(ATTRIBUTES, &kept.to_string());
         }
         if let Some(permission) = &self.permission {
-            metadata.insert(PERMISSION.to_owned(), permission.clone());
+            metadata.set(PERMISSION, permission);
         }
         attributes.btime = self.created.unwrap_or(attributes.btime);
         attributes.mtime = self.last_write.unwrap_or(attributes.mtime);
@@ -248,19 +248,22 @@ fn is_reserved_key(key: &str) -> bool {
 
 /// The caller's part of stored metadata.
 pub(in crate::fs) fn callers_metadata(stored: &Metadata) -> Metadata {
-    let shown = |(key, value): (&String, &String)| match key.strip_prefix(ESCAPED) {
-        Some(key) => Some((key.to_owned(), value.clone())),
-        None => (!is_reserved_key(key)).then(|| (key.clone(), value.clone())),
+    let shown = |(key, value)| match str::strip_prefix(key, ESCAPED) {
+        Some(key) => Some((key, value)),
+        None => (!is_reserved_key(key)).then_some((key, value)),
     };
     stored.iter().filter_map(shown).collect()
 }
 
 /// Replaces the caller's part of stored metadata.
 pub(in crate::fs) fn replace_callers_metadata(stored: &mut Metadata, given: &Metadata) {
-    stored.retain(|key, _| is_reserved_key(key) && !key.starts_with(ESCAPED));
-    for (key, value) in given {
-        let key = if is_reserved_key(key) { format!("{ESCAPED}{key}") } else { key.clone() };
-        stored.insert(key, value.clone());
+    stored.retain(|key| is_reserved_key(key) && !key.starts_with(ESCAPED));
+    for (key, value) in given.iter() {
+        if is_reserved_key(key) {
+            stored.set(&format!("{ESCAPED}{key}"), value);
+        } else {
+            stored.set(key, value);
+        }
     }
 }
 
@@ -306,9 +309,8 @@ mod tests {
     fn a_callers_metadata_never_touches_ours() {
         let mut stored = file(0o640).to_metadata();
         let before = stored.clone();
-        let given: Metadata = [("color", "red"), ("Permissions", "0"), ("filemetax", "y"), ("xattr61", "z")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into();
+        let given =
+            Metadata::from([("color", "red"), ("Permissions", "0"), ("filemetax", "y"), ("xattr61", "z")]);
         replace_callers_metadata(&mut stored, &given);
         assert_eq!(callers_metadata(&stored), given);
         replace_callers_metadata(&mut stored, &Metadata::new());

@@ -68,7 +68,7 @@ impl Requests {
         };
         let (target, permit) = self.pass(path, Wanted::File, claim, LeaseRule::Read(None)).await?;
         let done = self.act(&target, action).await;
-        self.leave(path, &permit, target.ino).await;
+        self.engine.leave(target.ino, &permit).await;
         done?;
         self.engine.local()?.sync().await?;
         let now_there = self.look(path, None).await?;

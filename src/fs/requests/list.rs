@@ -59,7 +59,7 @@ impl Requests {
         };
         let BlobPage { items, next } = engine.store.list_blobs(&engine.share, &query).await?;
         let mut entries = Vec::with_capacity(items.len());
-        for found in engine.entries(ino, &within, items, 0)? {
+        for found in engine.entries(ino, &within, items, (next.is_some(), 0))? {
             let entry = engine.entry(found.ino, ino, found.found())?;
             entries.push(Listed { name: found.segment.file_name(), entry });
         }

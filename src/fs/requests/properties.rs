@@ -141,7 +141,7 @@ impl Requests {
             self.engine.entry(target.ino, target.parent, &found)
         };
         let done = done.await;
-        self.leave(path, &permit, target.ino).await;
+        self.engine.leave(target.ino, &permit).await;
         self.engine.announce(vec![Outdated::File(target.ino)]).await;
         Ok(done?)
     }
@@ -180,10 +180,10 @@ impl Requests {
         let engine = &self.engine;
         let guarded = engine.guard_name(ino).await?.ok_or(FsError::NotFound)?;
         let at = &guarded.at;
+        // A directory's waiting times are in these attributes and are written with them.
+        let waiting = engine.directory_times.get(ino);
         let found = engine.local()?.find(at)?;
         let before = engine.stat_found(ino, &found)?.attributes;
-        // A directory's waiting times are in these attributes and are written with them.
-        engine.directory_times.take(ino);
         let mut attributes = before;
         let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         change(&mut attributes, &mut metadata);
@@ -193,6 +193,7 @@ impl Requests {
             // A directory without a marker gets one now.
             let new = NewContent { metadata, ..NewContent::default() };
             let made = engine.local()?.put_small(at, bytes::Bytes::new(), new, &Preconditions::default())?;
+            engine.directory_times.written(&engine.nodes, ino, waiting);
             return Ok((at.name.clone(), made.etag));
         };
         let lease = self.lease_here(ino, shown);
@@ -205,6 +206,7 @@ impl Requests {
         }
         let conditions = Preconditions { lease, ..Preconditions::if_version(blob.etag) };
         let changed = engine.local()?.set_metadata(at, metadata, &conditions)?;
+        engine.directory_times.written(&engine.nodes, ino, waiting);
         engine.note_version(ino, &blob, &changed);
         if attributes.mtime != before.mtime
             && let Some(file) = engine.open_file(ino)

@@ -191,7 +191,7 @@ impl Requests {
     async fn properties(&self, path: &FilePath, wanted: Wanted, lease: Option<LeaseId>) -> Answer<Entry> {
         let (target, permit) = self.pass(path, wanted, LOOK, LeaseRule::Read(lease)).await?;
         let entry = self.engine.entry(target.ino, target.parent, &target.found);
-        self.leave(path, &permit, target.ino).await;
+        self.engine.leave(target.ino, &permit).await;
         Ok(entry?)
     }
 
@@ -199,7 +199,7 @@ impl Requests {
     pub async fn read(&self, path: &FilePath, lease: Option<LeaseId>) -> Answer<Reading> {
         let (target, permit) = self.pass(path, Wanted::File, READ, LeaseRule::Read(lease)).await?;
         let reading = self.reading(&target).await;
-        self.leave(path, &permit, target.ino).await;
+        self.engine.leave(target.ino, &permit).await;
         Ok(reading?)
     }
 

@@ -19,7 +19,7 @@ impl Requests {
         let (target, permit) =
             self.pass(path, Wanted::NoDirectory, Claim::DELETE, LeaseRule::Write(lease)).await?;
         // The open has shown that nobody keeps others from removing it. It must not stand in its own way.
-        self.leave(path, &permit, target.ino).await;
+        self.engine.leave(target.ino, &permit).await;
         let before = self.engine.entry(target.ino, target.parent, &target.found)?;
         if before.attributes.contains(SmbAttributes::READ_ONLY) {
             return Err(FsError::ReadOnly.into());

@@ -60,7 +60,7 @@ impl Requests {
         let (target, permit) = self.pass_to_write(path, lease).await?;
         let in_place = |bytes: &mut [u8]| bytes.copy_from_slice(&data);
         let small = self.change_small(path, &target, offset..end, in_place, last_write, lease).await;
-        if let Some(done) = self.finish_small(path, &target, &permit, small).await {
+        if let Some(done) = self.finish_small(&target, &permit, small).await {
             return done;
         }
         let open = self.attach(path, target, permit, lease).await?;
@@ -98,7 +98,7 @@ impl Requests {
         let (target, permit) = self.pass_to_write(path, lease).await?;
         let zeros = |bytes: &mut [u8]| bytes.fill(0);
         let small = self.change_small(path, &target, range.clone(), zeros, last_write, lease).await;
-        if let Some(done) = self.finish_small(path, &target, &permit, small).await {
+        if let Some(done) = self.finish_small(&target, &permit, small).await {
             return done;
         }
         let open = self.attach(path, target, permit, lease).await?;
@@ -160,7 +160,6 @@ impl Requests {
     /// Ends the call if it is over: with what it did, or with what went wrong.
     async fn finish_small(
         &self,
-        path: &FilePath,
         target: &Target,
         permit: &OpenPermit,
         small: Result<Option<Entry>>,
@@ -172,7 +171,7 @@ impl Requests {
             Ok(Some(entry)) => Ok(entry),
             Err(error) => Err(error.into()),
         };
-        self.leave(path, permit, target.ino).await;
+        self.engine.leave(target.ino, permit).await;
         if done.is_ok() {
             self.engine.announce(vec![Outdated::File(target.ino)]).await;
         }
@@ -212,7 +211,7 @@ impl Requests {
         match self.may_write(&target) {
             Ok(()) => Ok((target, permit)),
             Err(failure) => {
-                self.leave(path, &permit, target.ino).await;
+                self.engine.leave(target.ino, &permit).await;
                 Err(failure)
             }
         }

@@ -46,8 +46,8 @@ pub struct ShareInfo {
 
 impl ShareInfo {
     pub(super) fn of(container: ContainerProperties) -> Self {
-        let setting = |(key, value): (&String, &String)| {
-            key.strip_prefix(SETTING).map(|name| (name.to_owned(), value.clone()))
+        let setting = |(key, value): (&str, &str)| {
+            key.strip_prefix(SETTING).map(|name| (name.to_owned(), value.to_owned()))
         };
         Self {
             settings: container.metadata.iter().filter_map(setting).collect(),
@@ -63,8 +63,8 @@ impl ShareInfo {
 }
 
 fn set_settings(stored: &mut Metadata, settings: &ShareSettings) {
-    stored.retain(|key, _| !key.starts_with(SETTING));
-    stored.extend(settings.iter().map(|(name, value)| (format!("{SETTING}{name}"), value.clone())));
+    stored.retain(|key| !key.starts_with(SETTING));
+    stored.extend(settings.iter().map(|(name, value)| (format!("{SETTING}{name}"), value)));
 }
 
 pub(super) fn missing(error: StoreError) -> FsError {

@@ -35,8 +35,8 @@ impl Adapter {
             // Until it is answered.
             let _under_way = under_way;
             for (position, name, target) in dots(&engine, ino).into_iter().filter(|dot| dot.0 > offset) {
-                // The kernel takes no attributes from these two.
-                let attr = fuser::FileAttr { kind: FileType::Directory, ..absent() };
+                // The kernel takes no attributes from these two, but programs see the number, and skip entries without.
+                let attr = fuser::FileAttr { ino: INodeNo(target.0), kind: FileType::Directory, ..absent() };
                 if reply.add(INodeNo(target.0), position, name, &name_ttl(&engine), &attr, GENERATION) {
                     return reply.ok();
                 }

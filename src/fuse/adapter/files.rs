@@ -106,7 +106,9 @@ impl Adapter {
     ) {
         // One request's worth, far below 4 GiB.
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // The kernel says so of every write by a program without the privilege, whatever the file's mode.
+        let drop_privileges = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+            && self.engine.may_drop_privileges(mover.handle);
         if !drop_privileges {
             match self.engine.write_now(mover, offset, data) {
                 Ok(true) => return reply.written(length),
@@ -118,7 +120,7 @@ impl Adapter {
         self.with_engine(|engine| async move {
             let written = async {
                 if drop_privileges {
-                    engine.write_dropped_privileges(mover.handle).await?;
+                    engine.drop_privileges(mover.handle).await?;
                 }
                 engine.write(mover, offset, &data).await
             };
@@ -155,7 +157,7 @@ fn serving(
             Ok(id) if matches!(route, Route::Direct(_)) => (FopenFlags::FOPEN_DIRECT_IO, Some(id)),
             Ok(id) => (FopenFlags::empty(), Some(id)),
             Err(error) => {
-                tracing::warn!(%error, "the kernel does not take a file for passthrough");
+                note_refused(engine, &error);
                 if let Err(error) = engine.kernel_refused(handle) {
                     tracing::debug!(%error, "the handle is gone already");
                 }
@@ -166,4 +168,19 @@ fn serving(
         Route::Engine { keep_cache: true } => (FopenFlags::FOPEN_KEEP_CACHE, None),
         Route::Engine { keep_cache: false } => (FopenFlags::empty(), None),
     }
+}
+
+/// Where the kernel would refuse every other file, too, it is not asked again.
+fn note_refused(engine: &Engine, error: &io::Error) {
+    if !is_lasting(error) {
+        tracing::warn!(%error, "the kernel does not take a file for passthrough");
+    } else if engine.give_up_passthrough() {
+        tracing::warn!(%error, "no passthrough: the kernel takes no file of the data directory's file system");
+    }
+}
+
+/// Whether the reason is the file system below (one that is on top of another itself, or not made for it) or a lack of
+/// rights, not the file or the moment.
+fn is_lasting(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EOPNOTSUPP | libc::EPERM))
 }

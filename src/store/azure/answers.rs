@@ -59,12 +59,12 @@ impl Reader<'_> {
 
     /// User metadata, without our own mark.
     pub(super) fn metadata(&self) -> Metadata {
-        let mut metadata = BTreeMap::new();
+        let mut metadata = Metadata::new();
         for (name, value) in self.0 {
             if let (Some(name), Ok(value)) =
                 (name.as_str().strip_prefix(headers::META_PREFIX), value.to_str())
             {
-                metadata.insert(name.to_owned(), value.to_owned());
+                metadata.set(name, value);
             }
         }
         metadata.remove(WRITE_TOKEN);

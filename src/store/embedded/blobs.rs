@@ -10,8 +10,8 @@ use md5::{Digest, Md5};
 use crate::store::body::Place;
 use crate::store::conditions::{Presence, WriteKind, judge_write};
 use crate::store::{
-    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, Change, ContentReader, Metadata, NewContent,
-    Preconditions, Result, Scratch, StoreError, crash_point,
+    BlobBody, BlobKind, BlobPath, BlobProperties, BlobTier, Change, ContentReader, LocalStore, Metadata,
+    NewContent, Preconditions, Result, Scratch, StoreError, crash_point,
 };
 
 use super::reading::ReaderPin;
@@ -97,6 +97,17 @@ impl EmbeddedStore {
         &self,
         at: &BlobPath,
         body: BlobBody,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_put_in(self.growth(at, body.size()), at, body, new, conditions)
+    }
+
+    pub(super) fn blob_put_in(
+        &self,
+        growth: Growth,
+        at: &BlobPath,
+        body: BlobBody,
         mut new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
@@ -105,7 +116,8 @@ impl EmbeddedStore {
             new.content_md5.or(body.md5()).or_else(|| body.as_bytes().map(|bytes| Md5::digest(bytes).into()));
         let placed = self.place_body(body)?;
         crash_point("put_blob_after_write");
-        self.make_version(at, NewVersion::whole(placed.body, size, new), conditions, points!("put_blob"))
+        let version = NewVersion::whole(placed.body, size, new);
+        self.make_version_in(growth, at, version, conditions, points!("put_blob"))
     }
 
     pub(super) fn blob_publish(
@@ -191,7 +203,17 @@ impl EmbeddedStore {
         conditions: &Preconditions,
         points: Points,
     ) -> Result<Arc<BlobProperties>> {
-        self.make_version_in(Growth::Adds, at, version, conditions, points)
+        self.make_version_in(self.growth(at, version.size), at, version, conditions, points)
+    }
+
+    /// Whether a new version of that size needs room. One that is smaller than what it replaces makes some: a log that
+    /// filled the disk can be emptied.
+    fn growth(&self, at: &BlobPath, size: u64) -> Growth {
+        let shrinks = || self.find(at).is_ok_and(|found| found.blob.is_some_and(|old| old.size > size));
+        match self.space.check() {
+            Err(StoreError::Full) if shrinks() => Growth::Frees,
+            Ok(()) | Err(_) => Growth::Adds,
+        }
     }
 
     pub(super) fn make_version_in(

@@ -4,6 +4,7 @@
 //! `[root][name] 0 [block id]` one block each. A name never holds the byte 0.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::store::crash_point;
 
 use super::blobs::{Body, NewVersion, write_all};
 use super::kv::{Kv, Space, View};
+use super::reading::COMMIT_MAX;
 use super::record::{Content, Entry, Extent, Source, StagedBlock, Staging, decode, encode};
 use super::tx::{Spot, Tx, changed, points};
 use super::{EmbeddedStore, Growth, copy, extents};
@@ -30,6 +32,9 @@ pub(super) const STAGED_TAG: u8 = b'b';
 const BLOCK_ID_MAX: usize = 64;
 /// Staged blocks that nobody touched for a week are dropped, as the service does.
 const STAGED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How often blocks are put together anew because they were replaced meanwhile.
+const TRIES: u32 = 20;
 
 const STAGED_BLOCKS_MAX: u32 = 100_000;
 const COMMITTED_BLOCKS_MAX: usize = 50_000;
@@ -96,6 +101,37 @@ pub(super) fn any_staged(kv: &Kv) -> Result<bool> {
 
 /// A committed block: its id and where it is in the content.
 type CommittedBlocks = Vec<(Vec<u8>, u64)>;
+
+/// Where the bytes of a block are.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// In a value of the database, there.
+    Inline(u64, Range<u64>),
+    /// In files.
+    Pieces(Vec<Extent>),
+}
+
+/// What a block list means at one moment. While it means the same the bytes are the same.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    parts: Vec<Part>,
+    /// The list to remember.
+    blocks: CommittedBlocks,
+}
+
+impl Plan {
+    fn size(&self) -> u64 {
+        self.blocks.iter().map(|(_, size)| size).sum()
+    }
+}
+
+/// Content put together from small blocks before the list is committed.
+pub(super) struct Joined {
+    plan: Plan,
+    pieces: Vec<Extent>,
+    /// Lives until the batch refers to it.
+    _file: Scratch,
+}
 
 impl EmbeddedStore {
     fn staging(&self, root: u64, at: &BlobPath) -> Result<Option<Staging>> {
@@ -217,68 +253,117 @@ impl EmbeddedStore {
         &self,
         at: &BlobPath,
         list: &[BlockListEntry],
-        new: NewContent,
+        new: &NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         if list.len() > COMMITTED_BLOCKS_MAX {
             return Err(StoreError::LimitExceeded(Limit::BlockList));
         }
-        // Lives until the batch refers to its file.
-        let mut file = None;
-        let answer = self.write(Growth::Adds, points!("put_block_list"), |tx| {
+        for _ in 0..TRIES {
+            let joined = self.join_ahead(at, list, conditions)?;
+            if let Some(answer) = self.commit_list(at, list, new.clone(), conditions, joined.as_ref())? {
+                return Ok(answer);
+            }
+            // Whoever changed it may not have told the caches yet: they know when its commit is over.
+            drop(self.writer.try_lock_for(COMMIT_MAX));
+        }
+        let what =
+            std::io::Error::other(format!("the blocks of {at} change faster than they can be put together"));
+        Err(StoreError::io("put together blocks", what))
+    }
+
+    /// Copies small blocks into one file, if the list needs that. It can take long, so nobody is kept waiting meanwhile,
+    /// and whether the list still means the same is looked at afterwards. What is refused is left to
+    /// [`Self::commit_list`], which says why.
+    pub(super) fn join_ahead(
+        &self,
+        at: &BlobPath,
+        list: &[BlockListEntry],
+        conditions: &Preconditions,
+    ) -> Result<Option<Joined>> {
+        let Ok(root) = self.container(&at.container).map(|container| container.root) else { return Ok(None) };
+        let entry = self.current(at)?;
+        let found = match &entry {
+            Some(entry) => Presence::Present((&*entry.properties).into()),
+            None => self.staged_presence(root, at)?,
+        };
+        if judge_write(conditions, (self.clock)(), WriteKind::Create, &found).is_err() {
+            return Ok(None);
+        }
+        match self.resolve_blocks(entry.as_ref(), root, at, list) {
+            Ok(plan) if self.must_copy(&plan) => self.join(plan),
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Makes the list the blob's content. Nothing if blocks must be copied that `joined` has not got.
+    pub(super) fn commit_list(
+        &self,
+        at: &BlobPath,
+        list: &[BlockListEntry],
+        new: NewContent,
+        conditions: &Preconditions,
+        joined: Option<&Joined>,
+    ) -> Result<Option<Arc<BlobProperties>>> {
+        self.write(Growth::Adds, points!("put_block_list"), |tx| {
             let root = tx.changeable(&at.container)?.root;
             let spot = tx.locate_or_make(root, at.name.as_str())?;
             let found = tx.presence(&spot, root, at)?;
             judge_write(conditions, tx.now, WriteKind::Create, &found)
                 .map_err(|refusal| refusal.about(at))?;
-            let (parts, blocks) = tx.resolve_blocks(&spot, root, at, list)?;
-            let size = blocks.iter().map(|(_, size)| size).sum();
-            let (body, scratch) = self.join(parts, size)?;
-            file = scratch;
-            let block_list = Some(encode(&blocks)?);
-            let version = NewVersion { block_list, ..NewVersion::whole(body, size, new) };
-            tx.put_version(&spot, root, at, version, &found)
-        });
-        drop(file);
-        answer
+            let entry = tx.slot(&spot).blob.clone();
+            let plan = self.resolve_blocks(entry.as_ref(), root, at, list)?;
+            let body = match joined {
+                Some(joined) if joined.plan == plan => Body::Pieces(joined.pieces.clone()),
+                _ if self.must_copy(&plan) => return Ok(None),
+                _ => self.whole_plan(&plan)?,
+            };
+            let block_list = Some(encode(&plan.blocks)?);
+            let version = NewVersion { block_list, ..NewVersion::whole(body, plan.size(), new) };
+            tx.put_version(&spot, root, at, version, &found).map(Some)
+        })
     }
 
-    /// Puts parts behind each other: in memory if that is small, else as pieces of files.
-    fn join(&self, parts: Vec<Body>, size: u64) -> Result<(Body, Option<Scratch>)> {
-        if size <= self.inline_max {
-            let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-            for part in parts {
-                match part {
-                    Body::Bytes(part) => bytes.extend_from_slice(&part),
-                    Body::Pieces(pieces) => self.read_pieces(&pieces, &mut bytes)?,
-                    Body::Pages(_) => return Err(StoreError::InvalidBlockList),
-                }
-            }
-            return Ok((Body::Bytes(bytes.into()), None));
-        }
-        let mut pieces = Vec::new();
-        let mut scratch: Option<Scratch> = None;
-        let mut written = 0;
-        for part in parts {
+    /// Whether bytes from the database are to be written into a file.
+    fn must_copy(&self, plan: &Plan) -> bool {
+        plan.size() > self.inline_max && plan.parts.iter().any(|part| matches!(part, Part::Inline(..)))
+    }
+
+    /// The content of a plan that needs no copying into files: in memory if that is small, else pieces of files.
+    fn whole_plan(&self, plan: &Plan) -> Result<Body> {
+        let small = plan.size() <= self.inline_max;
+        let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
+        for part in &plan.parts {
             match part {
-                Body::Pages(_) => return Err(StoreError::InvalidBlockList),
-                Body::Pieces(part) => part.into_iter().for_each(|piece| extents::append(&mut pieces, piece)),
-                Body::Bytes(bytes) => {
-                    let file = match &scratch {
-                        Some(scratch) => scratch,
-                        None => scratch.insert(self.files.scratch()?),
-                    };
-                    write_all(file, &bytes, written)?;
+                Part::Inline(number, range) => bytes.extend_from_slice(&self.inline_part(*number, range)?),
+                Part::Pieces(part) if small => self.read_pieces(part, &mut bytes)?,
+                Part::Pieces(part) => part.iter().for_each(|piece| extents::append(&mut pieces, *piece)),
+            }
+        }
+        Ok(if small { Body::Bytes(bytes.into()) } else { Body::Pieces(pieces) })
+    }
+
+    /// Puts parts behind each other as pieces of files. Nothing if one was replaced meanwhile.
+    fn join(&self, plan: Plan) -> Result<Option<Joined>> {
+        self.space.check()?;
+        let file = self.files.scratch()?;
+        let mut pieces = Vec::new();
+        let mut written = 0;
+        for part in &plan.parts {
+            match part {
+                Part::Pieces(part) => part.iter().for_each(|piece| extents::append(&mut pieces, *piece)),
+                Part::Inline(number, range) => {
+                    // The transaction says what is wrong if it was not replaced.
+                    let Ok(bytes) = self.inline_part(*number, range) else { return Ok(None) };
+                    write_all(&file, &bytes, written)?;
                     let source = Some(Source { file: file.id(), offset: written });
                     extents::append(&mut pieces, Extent { len: bytes.len() as u64, source });
                     written += bytes.len() as u64;
                 }
             }
         }
-        if let Some(scratch) = &scratch {
-            self.settle_written(scratch.file())?;
-        }
-        Ok((Body::Pieces(pieces), scratch))
+        self.settle_written(file.file())?;
+        Ok(Some(Joined { plan, pieces, _file: file }))
     }
 
     fn read_pieces(&self, pieces: &[Extent], bytes: &mut Vec<u8>) -> Result<()> {
@@ -383,44 +468,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The content of the blocks in a list, and the list to remember.
-    fn resolve_blocks(
-        &mut self,
-        spot: &Spot,
-        root: u64,
-        at: &BlobPath,
-        list: &[BlockListEntry],
-    ) -> Result<(Vec<Body>, CommittedBlocks)> {
-        let store = self.store;
-        let staged = store.staged_blocks(&store.kv.view()?, root, at)?;
-        let entry = self.slot(spot).blob.clone();
-        let mut committed = BTreeMap::new();
-        let mut start = 0;
-        for (id, size) in store.committed_blocks(entry.as_ref())? {
-            committed.insert(BlockId(id), start..start + size);
-            start += size;
-        }
-        let mut seen = HashSet::new();
-        let (mut parts, mut blocks) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
-        for wanted in list {
-            let staged = staged.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Committed);
-            let old = committed.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Uncommitted);
-            if !seen.insert(&wanted.id) {
-                return Err(StoreError::InvalidBlockList);
-            }
-            let (part, size) = match (staged, old, &entry) {
-                (Some(block), _, _) => (store.part(&block.content, 0..block.size)?, block.size),
-                (None, Some(range), Some(entry)) => {
-                    (store.part(&entry.content, range.clone())?, range.end - range.start)
-                }
-                (None, _, _) => return Err(StoreError::InvalidBlockList),
-            };
-            parts.push(part);
-            blocks.push((wanted.id.0.clone(), size));
-        }
-        Ok((parts, blocks))
-    }
-
     /// Drops what is staged under a name.
     pub(super) fn drop_staged(&mut self, root: u64, at: &BlobPath) -> Result<()> {
         match self.store.staging(root, at)? {
@@ -444,20 +491,55 @@ impl Tx<'_> {
 }
 
 impl EmbeddedStore {
-    /// A part of some content.
-    fn part(&self, content: &Content, range: std::ops::Range<u64>) -> Result<Body> {
-        match content {
-            Content::Empty => Ok(Body::Bytes(Bytes::new())),
-            Content::Inline(number) => {
-                let value = self.kv.get(Space::Inline, &number.to_be_bytes())?;
-                let bytes: Bytes =
-                    value.ok_or_else(|| StoreError::Damaged("a block is missing".into()))?.into();
-                let place = range.start as usize..range.end as usize;
-                let inside = place.end <= bytes.len();
-                if inside { Ok(Body::Bytes(bytes.slice(place))) } else { Err(StoreError::InvalidBlockList) }
-            }
-            Content::Extents(pieces) => Ok(Body::Pieces(extents::slice(pieces, range))),
-            Content::Pages(_) => Err(StoreError::InvalidBlockList),
+    /// What the blocks in a list are.
+    fn resolve_blocks(
+        &self,
+        entry: Option<&Arc<Entry>>,
+        root: u64,
+        at: &BlobPath,
+        list: &[BlockListEntry],
+    ) -> Result<Plan> {
+        let staged = self.staged_blocks(&self.kv.view()?, root, at)?;
+        let mut committed = BTreeMap::new();
+        let mut start = 0;
+        for (id, size) in self.committed_blocks(entry)? {
+            committed.insert(BlockId(id), start..start + size);
+            start += size;
         }
+        let mut seen = HashSet::new();
+        let (mut parts, mut blocks) = (Vec::with_capacity(list.len()), Vec::with_capacity(list.len()));
+        for wanted in list {
+            let staged = staged.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Committed);
+            let old = committed.get(&wanted.id).filter(|_| wanted.kind != BlockKind::Uncommitted);
+            if !seen.insert(&wanted.id) {
+                return Err(StoreError::InvalidBlockList);
+            }
+            let (content, range) = match (staged, old, entry) {
+                (Some(block), _, _) => (&block.content, 0..block.size),
+                (None, Some(range), Some(entry)) => (&entry.content, range.clone()),
+                (None, _, _) => return Err(StoreError::InvalidBlockList),
+            };
+            blocks.push((wanted.id.0.clone(), range.end - range.start));
+            parts.extend(part(content, range)?);
+        }
+        Ok(Plan { parts, blocks })
+    }
+
+    /// A part of a value.
+    fn inline_part(&self, number: u64, range: &Range<u64>) -> Result<Bytes> {
+        let value = self.kv.get(Space::Inline, &number.to_be_bytes())?;
+        let bytes: Bytes = value.ok_or_else(|| StoreError::Damaged("a block is missing".into()))?.into();
+        let place = range.start as usize..range.end as usize;
+        if place.end <= bytes.len() { Ok(bytes.slice(place)) } else { Err(StoreError::InvalidBlockList) }
+    }
+}
+
+/// A part of some content; nothing if it has no bytes.
+fn part(content: &Content, range: Range<u64>) -> Result<Option<Part>> {
+    match content {
+        Content::Empty => Ok(None),
+        Content::Inline(number) => Ok(Some(Part::Inline(*number, range))),
+        Content::Extents(pieces) => Ok(Some(Part::Pieces(extents::slice(pieces, range)))),
+        Content::Pages(_) => Err(StoreError::InvalidBlockList),
     }
 }

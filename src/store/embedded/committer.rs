@@ -123,17 +123,19 @@ fn run(requests: &Receiver<Request>, kv: &Kv, files: &Files) {
 
 /// Folders first, so that no record on the disk names a file that is not.
 pub(super) fn persist(kv: &Kv, files: &Files) -> Result<()> {
-    for folder in files.unsynced().take_folders() {
-        let path = files.folder().join(folder_name(folder));
-        if let Err(error) = sync_folder(&path) {
-            files.unsynced().folder(folder);
-            return Err(StoreError::io(format!("sync {}", path.display()), error));
-        }
-    }
+    sync_folders(files)?;
     crash_point("sync_after_content");
     kv.sync()?;
     crash_point("sync_after_journal");
     Ok(())
+}
+
+/// Makes the names of all content files survive a power loss.
+pub(super) fn sync_folders(files: &Files) -> Result<()> {
+    files.unsynced().sync_folders(|folder| {
+        let path = files.folder().join(folder_name(folder));
+        sync_folder(&path).map_err(|error| StoreError::io(format!("sync {}", path.display()), error))
+    })
 }
 
 /// The same failure for the next who waited.

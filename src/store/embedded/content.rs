@@ -44,6 +44,9 @@ const OPEN_FILES: usize = 256;
 /// Files waiting to be removed by the keeper; more are left for the next start to clean up.
 const DOOMED_FILES: usize = 1 << 16;
 
+/// So many of them are worth a sync of the database that nobody asked for; fewer wait for the keeper's next look.
+const DOOMED_WORTH: usize = 256;
+
 /// How a file that somebody uses stands.
 #[derive(Clone, Default)]
 struct Usage {
@@ -281,7 +284,9 @@ impl Files {
             return;
         }
         doomed.numbers.push(number);
-        self.doomed_some.notify_one();
+        if doomed.numbers.len() == DOOMED_WORTH {
+            self.doomed_some.notify_one();
+        }
     }
 
     fn remove(&self, number: u64) {
@@ -294,12 +299,11 @@ impl Files {
         }
     }
 
-    /// Waits at most so long for files to remove, then takes them. They may be removed after the next sync.
+    /// Waits at most so long for many files to remove, then takes what is there. They may be removed after the next sync.
     pub(super) fn take_doomed(&self, wait: Duration) -> Vec<u64> {
         let mut doomed = self.doomed.lock();
-        if doomed.numbers.is_empty() && !doomed.woken {
-            self.doomed_some.wait_for(&mut doomed, wait);
-        }
+        let goes_on = |doomed: &mut Doomed| doomed.numbers.len() < DOOMED_WORTH && !doomed.woken;
+        self.doomed_some.wait_while_for(&mut doomed, goes_on, wait);
         doomed.woken = false;
         doomed.going = std::mem::take(&mut doomed.numbers);
         let put_off = std::mem::take(&mut doomed.put_off);
@@ -327,7 +331,7 @@ impl Files {
         doomed.too_many || !doomed.put_off.is_empty()
     }
 
-    /// Wakes whoever waits in [`Self::remove_doomed`].
+    /// Wakes whoever waits in [`Self::take_doomed`].
     pub(super) fn wake(&self) {
         self.doomed.lock().woken = true;
         self.doomed_some.notify_all();

@@ -11,13 +11,18 @@ use parking_lot::{Condvar, Mutex};
 use crate::store::{Progress, Result, StoreError, crash_point};
 
 use super::EmbeddedStore;
-use super::committer::persist;
+use super::committer::{persist, sync_folders};
 use super::content::{FOLDERS, Files, folder_name};
 use super::kv::{Kv, Space};
 use super::parts::Parts;
+use super::purge::Purged;
 
 /// Removed keys slow listing down, each a little: past this many a key space is rewritten.
 const REMOVED_KEYS: u64 = 50_000;
+
+/// So many removed keys of a space that is looked into by key only are worth a table of their own. The library merges
+/// every four of them with the values they remove: what waits for that is at most 640 MiB of small contents.
+const REMOVED_VALUES: u64 = 10_000;
 
 /// Compaction takes at most one part in so many of the time.
 const COMPACTION_PART: u32 = 10;
@@ -139,7 +144,7 @@ impl Work {
     }
 
     fn checkpoint(&self) {
-        if !self.kv.is_dirty() && self.files.unsynced().amount().0 == 0 {
+        if !self.kv.is_dirty() && self.files.unsynced().is_empty() {
             return;
         }
         if let Err(error) = checkpoint(&self.kv, &self.files, |_| {}) {
@@ -147,24 +152,46 @@ impl Work {
         }
     }
 
-    /// Rewrites spaces with many removed keys; answers how long that took.
+    /// Does away with removed keys where there are many; answers how long that took.
     fn compact(&self) -> Duration {
         let started = Instant::now();
-        for space in [Space::Names, Space::Misc, Space::Contents, Space::Inline] {
-            if self.kv.removed(space) < REMOVED_KEYS || self.shared.stop.load(Ordering::Relaxed) {
-                continue;
+        for space in Space::ALL {
+            if self.shared.stop.load(Ordering::Relaxed) {
+                break;
             }
-            if let Err(error) = self.kv.compact(space) {
-                tracing::warn!(%error, "a compaction failed");
+            if let Err(error) = self.compact_one(space) {
+                tracing::warn!(%error, ?space, "a compaction failed");
             }
         }
         started.elapsed()
     }
 
+    /// Only spaces that are listed are rewritten as a whole: the others may be many times as big, and a removed key
+    /// slows nothing down there.
+    fn compact_one(&self, space: Space) -> Result<()> {
+        let removed = self.kv.removed(space);
+        match space {
+            Space::Names | Space::Misc if removed >= REMOVED_KEYS && self.has_room_for(space)? => {
+                Ok(self.kv.compact(space)?)
+            }
+            Space::Inline | Space::Contents if removed >= REMOVED_VALUES => {
+                Ok(self.kv.write_removed(space)?)
+            }
+            Space::Names | Space::Misc | Space::Inline | Space::Contents => Ok(()),
+        }
+    }
+
+    /// Whether a second copy of a space fits on the disk: a compaction that fills it would make every write fail.
+    fn has_room_for(&self, space: Space) -> Result<bool> {
+        let Some(store) = self.store.upgrade() else { return Ok(false) };
+        Ok(self.kv.table_bytes(space)? <= store.space.left()?)
+    }
+
     fn purge(&self) {
+        let mut purged = Purged::default();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let Some(store) = self.store.upgrade().map(EmbeddedStore::keeper_user) else { return };
-            match store.purge_some() {
+            match store.purge_some(&mut purged) {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -222,7 +249,7 @@ pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
     let doomed = files.take_doomed(wait);
     if !doomed.is_empty()
         && kv.is_dirty()
-        && let Err(error) = kv.sync()
+        && let Err(error) = sync_folders(files).and_then(|()| Ok(kv.sync()?))
     {
         tracing::error!(%error, "content files that are no longer used stay for now");
         return files.put_off();
@@ -232,24 +259,24 @@ pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
 
 /// Makes everything committed so far survive a power loss: contents first, then the records that name them.
 pub(super) fn checkpoint(kv: &Kv, files: &Files, progress: impl Fn(Progress)) -> Result<()> {
-    let work = files.unsynced().take_files();
-    let again = || work.files.iter().for_each(|&(number, size)| files.unsynced().file(number, size));
+    let work = files.unsynced().begin();
     let bytes = work.files.iter().map(|(_, size)| size).sum();
     let files_total = work.files.len() as u64;
     let mut now = Progress { files_done: 0, files_total, bytes_done: 0, bytes_total: bytes };
-    let synced = if work.everything {
-        sync_file_system(files)
+    if work.everything {
+        sync_file_system(files)?;
     } else {
-        work.files.iter().try_for_each(|&(number, size)| {
+        for &(number, size) in &work.files {
             sync_content(files, number)?;
             now.files_done += 1;
             now.bytes_done += size;
             progress(now);
-            Ok(())
-        })
-    };
+        }
+    }
     crash_point("checkpoint_after_files");
-    synced.and_then(|()| persist(kv, files)).inspect_err(|_| again())
+    persist(kv, files)?;
+    work.done();
+    Ok(())
 }
 
 fn sync_content(files: &Files, number: u64) -> Result<()> {
@@ -265,4 +292,45 @@ fn sync_file_system(files: &Files) -> Result<()> {
     let failed = |error| StoreError::io("sync the file system", error);
     let folder = fs::File::open(files.folder()).map_err(failed)?;
     nix::unistd::syncfs(folder).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kv::Batch;
+    use super::super::{EmbeddedOptions, EmbeddedStore};
+    use super::*;
+
+    fn remove(kv: &Kv, space: Space, keys: u64) {
+        let mut batch = Batch::default();
+        (0..keys).for_each(|key| batch.remove(space, key.to_be_bytes()));
+        kv.commit(batch).unwrap();
+    }
+
+    #[test]
+    fn a_space_is_rewritten_only_with_room_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+        store.keeper.stop(&store.files);
+        let work = Work {
+            store: Arc::downgrade(&store.parts),
+            kv: Arc::clone(&store.kv),
+            files: Arc::clone(&store.files),
+            shared: Arc::default(),
+            checkpoint_every: LOOK_EVERY,
+        };
+        // Something to rewrite.
+        remove(&work.kv, Space::Names, 1);
+        work.kv.write_removed(Space::Names).unwrap();
+        remove(&work.kv, Space::Names, REMOVED_KEYS);
+        remove(&work.kv, Space::Inline, REMOVED_VALUES);
+        store.space.pretend_tight();
+        let started = Instant::now();
+        while work.kv.table_bytes(Space::Names).unwrap() == 0 {
+            assert!(started.elapsed() < Duration::from_secs(30), "nothing is written out");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        work.compact();
+        assert_eq!(work.kv.removed(Space::Names), REMOVED_KEYS);
+        assert_eq!(work.kv.removed(Space::Inline), 0, "what is not rewritten needs no room");
+    }
 }

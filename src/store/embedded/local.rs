@@ -12,8 +12,8 @@ use crate::store::{
     RenameMode, Result, Scratch, SnapshotId, Space, Upload,
 };
 
-use super::EmbeddedStore;
 use super::committer::sync_files;
+use super::{EmbeddedStore, Growth};
 
 #[async_trait]
 impl LocalStore for EmbeddedStore {
@@ -57,6 +57,16 @@ impl LocalStore for EmbeddedStore {
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
         self.blob_put_small(at, bytes, new, conditions)
+    }
+
+    fn put_before_removal(
+        &self,
+        at: &BlobPath,
+        bytes: Bytes,
+        new: NewContent,
+        conditions: &Preconditions,
+    ) -> Result<Arc<BlobProperties>> {
+        self.blob_put_in(Growth::Frees, at, bytes.into(), new, conditions)
     }
 
     fn patch(

@@ -227,11 +227,14 @@ impl EmbeddedStore {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<T> {
         match growth {
-            Growth::Adds => self.space.check()?,
+            Growth::Adds => self.space.check().inspect_err(|_| self.files.wake())?,
             Growth::Frees => self.space.make_room(),
         }
         let mut tx = Tx::begin(self);
         let done = work(&mut tx).and_then(|answer| tx.commit(points).map(|()| answer));
+        if growth == Growth::Frees && self.space.is_tight() {
+            self.files.wake();
+        }
         done.map_err(|error| match error {
             // The database does not always say why it failed.
             StoreError::Full | StoreError::Io { .. } if self.space.is_low() => {

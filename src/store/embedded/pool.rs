@@ -114,6 +114,7 @@ impl Pool {
 }
 
 fn empty(file: &File, exposure: Exposure) -> io::Result<()> {
+    // Where that cannot be told the file counts as used.
     if exposure >= Exposure::Writable && !sparse::is_sole_writer(file)? {
         return Err(io::ErrorKind::ResourceBusy.into());
     }

@@ -4,7 +4,7 @@ use crate::store::{ContainerName, DeleteSnapshots, Preconditions, Result, StoreE
 
 use super::blocks::{is_staging_key, staging_prefix};
 use super::containers::judge_container;
-use super::kv::Space;
+use super::kv::{Space, View};
 use super::names::end_key;
 use super::record::{ContainerRecord, Entry, Prefix, StagedBlock, decode};
 use super::tx::{Tx, points};
@@ -12,6 +12,9 @@ use super::{EmbeddedStore, Growth};
 
 /// First byte of the keys.
 pub(super) const TRASH_TAG: u8 = b't';
+
+/// Behind all keys.
+const TRASH_END: [u8; 1] = [TRASH_TAG + 1];
 
 /// Records removed in one batch.
 const PURGE_STEP: usize = 512;
@@ -52,54 +55,31 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Removes some of what deleted containers left; `false` if there is nothing left.
-    pub(super) fn purge_some(&self) -> Result<bool> {
-        if self.kv.view()?.prefix(Space::Misc, &[TRASH_TAG]).next().is_none() {
-            return Ok(false);
+    /// Removes some of what deleted containers left, from where the last step got to; `false` if there is nothing left.
+    pub(super) fn purge_some(&self, from: &mut Purged) -> Result<bool> {
+        if self.kv.view()?.range(Space::Misc, &trash_key(from.tree), Some(&TRASH_END)).next().is_none() {
+            // Trees with lower numbers may have come meanwhile.
+            let all = from.tree == 0;
+            *from = Purged::default();
+            return Ok(!all);
         }
-        self.write(Growth::Frees, points!("purge"), |tx| {
-            // Looked at under the writer: a tree that is being made counts as trash until it is finished.
-            let view = self.kv.view()?;
-            let Some(first) = view.prefix(Space::Misc, &[TRASH_TAG]).next() else { return Ok(()) };
-            let trash = first?.0;
-            let number = trash.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
-            let number = number.ok_or_else(|| StoreError::Damaged("a trash key is too short".into()))?;
-            let mut done = 0;
-            for pair in view.range(Space::Names, &number.to_be_bytes(), Some(&end_key(number))) {
-                let (key, value) = pair?;
-                if key.last() == Some(&b'/') && key.len() > 8 {
-                    let prefix: Prefix = decode(&value, "a prefix node")?;
-                    tx.batch.put(Space::Misc, trash_key(prefix.id), Vec::new());
-                } else {
-                    let entry = Entry::decode(&value)?;
-                    tx.drop_entry(&entry)?;
-                    if entry.snapshots > 0 {
-                        tx.drop_snapshots(entry.properties.id)?;
-                    }
-                }
-                tx.batch.remove(Space::Names, &*key);
-                done += 1;
-                if done == PURGE_STEP {
-                    return Ok(());
-                }
-            }
-            for pair in view.prefix(Space::Misc, &staging_prefix(number)) {
-                let (key, value) = pair?;
-                if !is_staging_key(&key) {
-                    let block: StagedBlock = decode(&value, "a staged block")?;
-                    tx.drop_content(&block.content)?;
-                }
-                tx.batch.remove(Space::Misc, &*key);
-                done += 1;
-                if done == PURGE_STEP {
-                    return Ok(());
-                }
-            }
-            tx.batch.remove(Space::Misc, &*trash);
-            Ok(())
-        })?;
+        *from = self.write(Growth::Frees, points!("purge"), |tx| tx.purge_step(from.clone()))?;
         Ok(true)
     }
+}
+
+/// How far the emptying of deleted containers has got.
+///
+/// What was removed is still in the way of whoever reads from the front, so each step goes on where the last one ended.
+/// Nothing is ever put into a deleted tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Purged {
+    /// The deleted tree that is being emptied; those with lower numbers have their turn after the highest.
+    tree: u64,
+    /// The last of its names that was removed.
+    name: Option<Vec<u8>>,
+    /// The last of its staged blocks that was removed.
+    block: Option<Vec<u8>>,
 }
 
 impl Tx<'_> {
@@ -108,4 +88,69 @@ impl Tx<'_> {
         self.batch.put(Space::Misc, trash_key(record.root), Vec::new());
         self.set_container(name, None)
     }
+
+    /// One step: some records of one deleted tree, or of several small ones.
+    fn purge_step(&mut self, mut at: Purged) -> Result<Purged> {
+        // Looked at under the writer: a tree that is being made counts as trash until it is finished.
+        let view = self.store.kv.view()?;
+        let mut left = PURGE_STEP;
+        for pair in view.range(Space::Misc, &trash_key(at.tree), Some(&TRASH_END)) {
+            let trash = pair?.0;
+            let number = trash.last_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+            let number = number.ok_or_else(|| StoreError::Damaged("a trash key is too short".into()))?;
+            if number != at.tree {
+                at = Purged { tree: number, ..Purged::default() };
+            }
+            self.purge_names(&view, &mut at, &mut left)?;
+            self.purge_blocks(&view, &mut at, &mut left)?;
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            self.batch.remove(Space::Misc, &*trash);
+        }
+        Ok(at)
+    }
+
+    fn purge_names(&mut self, view: &View, at: &mut Purged, left: &mut usize) -> Result<()> {
+        let from = at.name.clone().map_or_else(|| at.tree.to_be_bytes().to_vec(), after);
+        for pair in view.range(Space::Names, &from, Some(&end_key(at.tree))).take(*left) {
+            let (key, value) = pair?;
+            if key.last() == Some(&b'/') && key.len() > 8 {
+                let prefix: Prefix = decode(&value, "a prefix node")?;
+                self.batch.put(Space::Misc, trash_key(prefix.id), Vec::new());
+            } else {
+                let entry = Entry::decode(&value)?;
+                self.drop_entry(&entry)?;
+                if entry.snapshots > 0 {
+                    self.drop_snapshots(entry.properties.id)?;
+                }
+            }
+            self.batch.remove(Space::Names, &*key);
+            at.name = Some(key.to_vec());
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    fn purge_blocks(&mut self, view: &View, at: &mut Purged, left: &mut usize) -> Result<()> {
+        let from = at.block.clone().map_or_else(|| staging_prefix(at.tree), after);
+        for pair in view.range(Space::Misc, &from, Some(&staging_prefix(at.tree + 1))).take(*left) {
+            let (key, value) = pair?;
+            if !is_staging_key(&key) {
+                let block: StagedBlock = decode(&value, "a staged block")?;
+                self.drop_content(&block.content)?;
+            }
+            self.batch.remove(Space::Misc, &*key);
+            at.block = Some(key.to_vec());
+            *left -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The key right behind another.
+fn after(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
 }

@@ -235,7 +235,7 @@ impl BlobStore for EmbeddedStore {
         new: NewContent,
         conditions: &Preconditions,
     ) -> Result<Arc<BlobProperties>> {
-        self.answer(self.block_list_put(at, list, new, conditions)).await
+        self.answer(self.block_list_put(at, list, &new, conditions)).await
     }
 
     async fn get_block_list(&self, at: &BlobPath, conditions: &Preconditions) -> Result<BlockReport> {

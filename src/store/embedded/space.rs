@@ -34,6 +34,8 @@ const BALLAST_FILE: &str = "ballast";
 pub(super) struct SpaceGuard {
     folder: PathBuf,
     last: Mutex<State>,
+    #[cfg(test)]
+    pretends_tight: std::sync::atomic::AtomicBool,
 }
 
 struct State {
@@ -66,7 +68,12 @@ impl SpaceGuard {
     pub(super) fn new(folder: &Path) -> Self {
         let ballast = fs::metadata(folder.join(BALLAST_FILE)).is_ok_and(|file| file.len() > 0);
         let state = State { asked: None, changes: 0, room: Room::Enough, ballast };
-        Self { folder: folder.to_owned(), last: Mutex::new(state) }
+        Self {
+            folder: folder.to_owned(),
+            last: Mutex::new(state),
+            #[cfg(test)]
+            pretends_tight: Default::default(),
+        }
     }
 
     /// Whether a change that adds something may go on.
@@ -86,6 +93,18 @@ impl SpaceGuard {
                 let _ = fs::remove_file(self.folder.join(BALLAST_FILE));
             }
         }
+    }
+
+    /// Whether there was too little room when it was last looked: what can be freed should be freed soon.
+    pub(super) fn is_tight(&self) -> bool {
+        self.last.lock().room != Room::Enough
+    }
+
+    /// For tests: as if others had filled the disk but for the reserve.
+    #[cfg(test)]
+    pub(super) fn pretend_tight(&self) {
+        self.pretends_tight.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.distrust();
     }
 
     /// A write failed for want of room: ask the system before the next.
@@ -140,12 +159,17 @@ impl SpaceGuard {
             StoreError::io(format!("free space of {}", self.folder.display()), error.into())
         })?;
         let unit = stat.fragment_size();
-        Ok(Space {
+        let space = Space {
             total: stat.blocks() * unit,
             free: stat.blocks_free() * unit,
             available: stat.blocks_available() * unit,
             names_total: stat.files(),
             names_free: stat.files_free(),
-        })
+        };
+        #[cfg(test)]
+        if self.pretends_tight.load(std::sync::atomic::Ordering::Relaxed) {
+            return Ok(Space { available: reserve(&space), ..space });
+        }
+        Ok(space)
     }
 }

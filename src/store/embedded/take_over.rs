@@ -1,9 +1,11 @@
 //! Taking a content file away from its blob, for a writer that joins readers who have the file itself.
 
 use std::fs::OpenOptions;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::store::{BlobKind, BlobPath, ContentReader, Result, Scratch, StoreError, crash_point};
+use crate::store::{BlobKind, BlobPath, ContentReader, Result, Scratch, StoreError, crash_point, sparse};
 
 use super::blobs::write_all;
 use super::committer::persist;
@@ -46,7 +48,7 @@ impl EmbeddedStore {
         let number = only_file(reader)?;
         let moved = self.write(Growth::Adds, points!("take_over"), |tx| {
             let (spot, entry) = tx.existing(at)?;
-            if entry.properties.etag != reader.properties().etag {
+            if !is_content_of(reader, &entry) {
                 return Err(StoreError::ConditionNotMet);
             }
             let snapshots =
@@ -73,15 +75,19 @@ impl EmbeddedStore {
         persist(&self.kv, &self.files).map(|()| None)
     }
 
+    /// A copy of the content, which is one file. Holes stay holes.
     fn copy_of(&self, reader: &ContentReader) -> Result<Scratch> {
+        let failed = |error| StoreError::io("copy", error);
         let copy = self.files.scratch()?;
         let mut buffer = vec![0; CHUNK];
         let mut done = 0;
-        while done < reader.size() {
-            let count = reader.read_at(&mut buffer, done).map_err(|error| StoreError::io("copy", error))?;
-            write_all(&copy, &buffer[..count], done)?;
-            done += count as u64;
+        while let Some(run) = next_run(reader, done).map_err(failed)? {
+            let length = usize::try_from(run.end - run.start).unwrap_or(CHUNK).min(CHUNK);
+            let count = reader.read_at(&mut buffer[..length], run.start).map_err(failed)?;
+            write_all(&copy, &buffer[..count], run.start)?;
+            done = run.start + count as u64;
         }
+        copy.file().set_len(reader.size()).map_err(failed)?;
         Ok(copy)
     }
 }
@@ -97,6 +103,25 @@ impl Tx<'_> {
         self.drop_content(&entry.content)?;
         Ok(Entry { content, ..entry.clone() })
     }
+}
+
+/// The next bytes at or behind `from` that are not a hole.
+fn next_run(reader: &ContentReader, from: u64) -> io::Result<Option<Range<u64>>> {
+    match reader.as_file() {
+        Some(file) => sparse::next_run(file, from, reader.size()),
+        None => Ok(Some(from..reader.size()).filter(|rest| !rest.is_empty())),
+    }
+}
+
+/// Whether what is read is still the blob's content. Attributes may be others by now: that is a new ETag, but the same
+/// bytes in the same place.
+fn is_content_of(reader: &ContentReader, entry: &Entry) -> bool {
+    let (read, stored) = (reader.properties(), &entry.properties);
+    let same_bytes = || {
+        let pieces = reader.pin::<ReaderPin>().map(ReaderPin::extents);
+        read.id == stored.id && read.size == stored.size && pieces == Some(entry.content.extents())
+    };
+    read.etag == stored.etag || same_bytes()
 }
 
 /// The number of the one file that is all of the reader's content.
@@ -140,6 +165,36 @@ mod tests {
         let mut new = old;
         new[..10].fill(2);
         assert!(store.get_blob(&at, None, None, &always).await.unwrap().body == new);
+    }
+
+    #[tokio::test]
+    async fn other_attributes_are_no_other_content_and_holes_stay_holes() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+        let share = ContainerName::new("share").unwrap();
+        store.create_container(&share, Metadata::new(), crate::store::PublicAccess::None).await.unwrap();
+        let at = BlobPath::new(share, BlobName::new("a").unwrap());
+        let (size, always) = (64 << 20, Preconditions::default());
+        let scratch = LocalStore::scratch(&*store).unwrap();
+        scratch.file().write_all_at(&[1; 100], 5 << 20).unwrap();
+        scratch.file().set_len(size).unwrap();
+        store.publish(&at, &scratch, size, NewContent::default(), &always).unwrap();
+        drop(scratch);
+        let reader = store.reader(&at).unwrap();
+        let changed = store.set_metadata(&at, [("a", "b")].into_iter().collect(), &always).unwrap();
+        let taken = store.take_over(Some(&at), &reader).unwrap();
+        taken.file().write_all_at(&[2; 100], 0).unwrap();
+        let now = store.reader(&at).unwrap();
+        assert_eq!(now.properties().etag, changed.etag);
+        let blocks = std::os::unix::fs::MetadataExt::blocks(&now.as_file().unwrap().metadata().unwrap());
+        assert!(blocks * 512 < 1 << 20, "{blocks} blocks for 100 bytes");
+        let mut bytes = vec![9; 6 << 20];
+        now.read_at(&mut bytes, 0).unwrap();
+        let mut expected = vec![0; 6 << 20];
+        expected[5 << 20..][..100].fill(1);
+        assert!(bytes == expected);
+        store.put_blob(&at, vec![3; 200_000].into(), NewContent::default(), &always).await.unwrap();
+        assert!(matches!(store.take_over(Some(&at), &reader), Err(StoreError::ConditionNotMet)));
     }
 
     #[tokio::test]

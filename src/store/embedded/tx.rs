@@ -344,7 +344,8 @@ impl<'a> Tx<'a> {
             return Err(error.into());
         }
         crash_point(operation.after);
-        for touched in self.touched.drain(..) {
+        // Most prefixes above a name stay as they are.
+        for touched in self.touched.drain(..).filter(Touched::is_changed) {
             self.store.slots.change(&touched.key, touched.new);
         }
         for (name, record) in self.containers.drain(..) {
@@ -370,6 +371,15 @@ impl Tx<'_> {
 }
 
 impl Touched {
+    fn is_changed(&self) -> bool {
+        let same_blob = match (&self.old.blob, &self.new.blob) {
+            (None, None) => true,
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        !same_blob || self.old.prefix != self.new.prefix
+    }
+
     /// What is different for somebody who looks from outside.
     fn event(&self) -> Option<ChangeEvent> {
         let same_blob = match (&self.old.blob, &self.new.blob) {

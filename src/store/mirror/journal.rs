@@ -242,7 +242,7 @@ impl Mirror {
         let base = self.sidecars.get(name)?.and_then(|sidecar| sidecar.there);
         let there = self.version(&self.there(name)?).await?;
         let is_ours = |found: &BlobProperties| {
-            Some(found.etag) == base || found.metadata.get(PUSH_TOKEN) == Some(&entry.token)
+            Some(found.etag) == base || found.metadata.get(PUSH_TOKEN) == Some(&*entry.token)
         };
         // An exchange that was undone has brought it back, as another version.
         let back = base.zip(there.as_ref()).filter(|(base, found)| is_copy_of(found, *base));

@@ -342,7 +342,7 @@ impl Mirror {
         found: &Arc<BlobProperties>,
         target: Option<&BlobProperties>,
     ) -> Result<()> {
-        let is_folder = |blob: &BlobProperties| blob.metadata.contains_key(IS_FOLDER);
+        let is_folder = |blob: &BlobProperties| blob.metadata.contains(IS_FOLDER);
         let is_marker = is_folder(found) || one.from.name.as_str().ends_with('/');
         if is_marker && target.is_some_and(|target| is_folder(target) || one.to.name.as_str().ends_with('/'))
         {

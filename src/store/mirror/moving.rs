@@ -91,7 +91,7 @@ impl Mirror {
     pub(super) async fn copy_marked(&self, found: &BlobProperties, one: &Move<'_>) -> Result<ETag> {
         let mark = one.mark(found);
         let mut metadata = found.metadata.clone();
-        metadata.insert(PUSH_TOKEN.to_owned(), mark.clone());
+        metadata.set(PUSH_TOKEN, &mark);
         let source =
             CopySource { conditions: Preconditions::if_version(found.etag), ..CopySource::of(one.from) };
         let tier = found.tier.map(|tier| tier.tier);
@@ -101,7 +101,7 @@ impl Mirror {
             tier,
             ..CopyRequest::default()
         };
-        let is_it = |copy: &BlobProperties| copy.metadata.get(PUSH_TOKEN) == Some(&mark);
+        let is_it = |copy: &BlobProperties| copy.metadata.get(PUSH_TOKEN) == Some(&*mark);
         let refusal = match self.service.copy_blob(&source, one.to, request.clone(), &one.target).await {
             Ok(copy) if is_it(&copy) => return Ok(copy.etag),
             // Made, and somebody else wrote right over it: what is told is that.

@@ -52,7 +52,7 @@ impl Push<'_> {
     pub(super) fn new_content(&self) -> NewContent {
         let blob = self.reader.properties();
         let mut metadata = blob.metadata.clone();
-        metadata.insert(PUSH_TOKEN.to_owned(), self.entry.token.clone());
+        metadata.set(PUSH_TOKEN, &self.entry.token);
         let tier = blob.tier.map(|tier| tier.tier);
         NewContent {
             metadata,
@@ -230,7 +230,7 @@ impl Mirror {
         let Ok(found) = self.service.blob_properties(&push.at, None, &Preconditions::default()).await else {
             return Err(refusal);
         };
-        let ours = found.metadata.get(PUSH_TOKEN).is_some_and(|token| *token == push.entry.token);
+        let ours = found.metadata.get(PUSH_TOKEN).is_some_and(|token| token == push.entry.token);
         if !ours || push.base.is_some_and(|(etag, _)| etag == found.etag) {
             return Err(refusal);
         }

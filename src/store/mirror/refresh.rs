@@ -320,7 +320,7 @@ impl Mirror {
         }
         let still =
             local.map_or_else(Preconditions::if_absent, |local| Preconditions::if_version(local.etag));
-        let metadata = Metadata::from([(IS_FOLDER.to_owned(), "true".to_owned())]);
+        let metadata = Metadata::from([(IS_FOLDER, "true")]);
         let new = NewContent { metadata, ..NewContent::default() };
         let marker = Adopted { size: 0, created: now(), modified: now(), new };
         if let Some(Some(made)) = self.store.adopt(vec![(at, marker, still)])?.pop() {
@@ -398,7 +398,7 @@ impl Mirror {
     /// Whether the mirror's blob of that name stands for a directory.
     pub(super) fn is_folder(&self, name: &BlobName) -> Result<bool> {
         let blob = self.store.find(&self.here(name))?.blob;
-        Ok(blob.is_some_and(|blob| blob.metadata.contains_key(IS_FOLDER)))
+        Ok(blob.is_some_and(|blob| blob.metadata.contains(IS_FOLDER)))
     }
 
     /// Waits for an answer of the service, not longer than the patience. A blob or container that is not there is the

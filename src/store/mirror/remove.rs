@@ -49,7 +49,7 @@ impl Mirror {
             let Some(found) = self.version(&at).await? else { continue };
             let is_it = was.is_some_and(|was| found.etag == was || is_copy_of(&found, was));
             // Or made by a push whose answer nobody heard.
-            if is_it || (token.is_some() && found.metadata.get(PUSH_TOKEN) == token.as_ref()) {
+            if is_it || (token.is_some() && found.metadata.get(PUSH_TOKEN) == token.as_deref()) {
                 self.keep_parent(name).await?;
                 self.delete_version(&at, &found).await?;
             }
@@ -159,7 +159,7 @@ impl Mirror {
     /// The condition for deleting what a push without an answer may have made.
     async fn own_there(&self, at: &BlobPath, entry: &Unpushed) -> Result<Option<Preconditions>> {
         match self.service.blob_properties(at, None, &Preconditions::default()).await {
-            Ok(found) if found.metadata.get(PUSH_TOKEN) == Some(&entry.token) => {
+            Ok(found) if found.metadata.get(PUSH_TOKEN) == Some(&*entry.token) => {
                 Ok(Some(Preconditions::if_version(found.etag)))
             }
             Ok(_) | Err(StoreError::BlobNotFound(_)) => Ok(None),
@@ -189,7 +189,7 @@ impl Mirror {
             return Ok(());
         }
         let Some(blob) = self.store.find(&self.here(&parent))?.blob else { return Ok(()) };
-        if self.has_other_entries(prefix, name).await? || !blob.metadata.contains_key(IS_FOLDER) {
+        if self.has_other_entries(prefix, name).await? || !blob.metadata.contains(IS_FOLDER) {
             return Ok(());
         }
         let new = NewContent { metadata: blob.metadata.clone(), ..NewContent::default() };

@@ -66,7 +66,7 @@ impl Mirror {
 
     fn is_tree(&self, name: &BlobName) -> Result<bool> {
         let found = self.store.find(&self.here(name))?;
-        let is_folder = found.blob.is_some_and(|blob| blob.metadata.contains_key(IS_FOLDER));
+        let is_folder = found.blob.is_some_and(|blob| blob.metadata.contains(IS_FOLDER));
         Ok(found.prefix.is_some() || is_folder)
     }
 

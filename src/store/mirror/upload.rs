@@ -53,14 +53,14 @@ struct Old {
 impl Mirror {
     pub(super) async fn send_properties(&self, push: &Push<'_>) -> Result<Sent> {
         let metadata = push.new_content().metadata;
-        let mark = metadata.get(PUSH_TOKEN).cloned();
+        let mark = metadata.get(PUSH_TOKEN).map(str::to_owned);
         let old = match push.base {
             Some((etag, _)) => self.sidecars.layout(push.name, etag)?,
             None => None,
         };
         let made = self.service.set_blob_metadata(&push.at, metadata, &push.conditions()).await?;
         // What is told is what is there afterwards, which somebody else may have made.
-        if made.metadata.get(PUSH_TOKEN) != mark.as_ref() {
+        if made.metadata.get(PUSH_TOKEN) != mark.as_deref() {
             return Err(StoreError::ConditionNotMet);
         }
         let made = self.send_headers(push, made).await?;

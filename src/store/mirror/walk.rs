@@ -267,7 +267,7 @@ impl Mirror {
         for item in self.store.list_blobs(&self.home, &query).await?.items {
             let name = match item {
                 ListItem::Prefix { name, .. } => name,
-                ListItem::Blob { name, properties } if properties.metadata.contains_key(IS_FOLDER) => {
+                ListItem::Blob { name, properties } if properties.metadata.contains(IS_FOLDER) => {
                     format!("{name}/")
                 }
                 _ => continue,

@@ -9,6 +9,7 @@ use crate::share::Moment;
 use crate::share::lease::LeaseState;
 use crate::wire::etag::Etag;
 use crate::wire::fault::Result;
+use crate::wire::metadata::Metadata;
 use crate::wire::{checksum, date};
 
 /// One line of a list.
@@ -23,7 +24,7 @@ pub enum BlobLine {
         /// Its properties.
         fields: Box<BlobFields>,
         /// Metadata, if asked for.
-        metadata: Option<BTreeMap<String, String>>,
+        metadata: Option<Metadata>,
         /// Tags, if asked for and if there are any.
         tags: Option<BTreeMap<String, String>>,
     },
@@ -250,16 +251,16 @@ fn blob_fields(writer: &mut Writer, fields: &BlobFields) {
 }
 
 /// The metadata of a line. Names are the elements' names.
-pub(super) fn metadata(writer: &mut Writer, pairs: &BTreeMap<String, String>) {
+pub(super) fn metadata(writer: &mut Writer, pairs: &Metadata) {
     writer.element("Metadata", |metadata| {
-        for (name, value) in pairs {
+        for (name, value) in pairs.iter() {
             metadata.text(name, value);
         }
     });
 }
 
-pub(super) fn parse_metadata(node: &Node) -> BTreeMap<String, String> {
-    node.children.iter().map(|pair| (pair.name.clone(), pair.text.clone())).collect()
+pub(super) fn parse_metadata(node: &Node) -> Metadata {
+    node.children.iter().map(|pair| (&pair.name, &pair.text)).collect()
 }
 
 /// Reads the body of List Blobs.

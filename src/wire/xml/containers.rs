@@ -1,7 +1,5 @@
 //! The list of containers.
 
-use std::collections::BTreeMap;
-
 use super::blobs::{LeaseFields, metadata, parse_metadata};
 use super::node::{Node, invalid};
 use super::writer::Writer;
@@ -9,6 +7,7 @@ use crate::share::Moment;
 use crate::wire::date;
 use crate::wire::etag::Etag;
 use crate::wire::fault::Result;
+use crate::wire::metadata::Metadata;
 
 /// A container in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub struct ContainerLine {
     /// `blob`, `container`, or absent: nobody.
     pub public_access: Option<String>,
     /// Metadata, if it was asked for.
-    pub metadata: Option<BTreeMap<String, String>>,
+    pub metadata: Option<Metadata>,
 }
 
 /// One page of containers.

@@ -1,12 +1,11 @@
 //! The list of shares, and how much of a share is used. Only written: nobody here reads another server's shares.
 
-use std::collections::BTreeMap;
-
 use super::blobs::{LeaseFields, metadata};
 use super::writer::Writer;
 use crate::share::Moment;
 use crate::wire::date;
 use crate::wire::etag::Etag;
+use crate::wire::metadata::Metadata;
 
 /// A share, or a snapshot of one, in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub struct ShareLine {
     /// The lease on it.
     pub lease: LeaseFields,
     /// Metadata, if it was asked for.
-    pub metadata: Option<BTreeMap<String, String>>,
+    pub metadata: Option<Metadata>,
 }
 
 /// One page of shares.
@@ -104,7 +103,7 @@ mod tests {
             quota: 5,
             tier: "TransactionOptimized".to_owned(),
             lease: LeaseFields::default(),
-            metadata: Some(BTreeMap::from([("a".to_owned(), "<b>".to_owned())])),
+            metadata: Some(Metadata::from([("a", "<b>")])),
         };
         let page = ShareListing { max: Some(1), lines: vec![line], ..ShareListing::default() };
         let text = share_list("http://h/acct/", &page);

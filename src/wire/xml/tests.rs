@@ -72,7 +72,7 @@ fn full_listing() -> BlobListing {
                 name: " a<b>&\"c'\u{1} \r\n".to_owned(),
                 snapshot: Some(Moment(NOON.0 + 123_456_700)),
                 fields: Box::new(full),
-                metadata: Some(pairs(&[("hdi_isfolder", "true"), ("k", "")])),
+                metadata: Some([("hdi_isfolder", "true"), ("k", "")].into()),
                 tags: Some(pairs(&[("status", "done")])),
             },
             BlobLine::Prefix { name: "a<b/".to_owned() },
@@ -105,7 +105,7 @@ fn lists_of_containers_come_back() {
         etag: Some(Etag(1)),
         lease: LeaseFields { state: LeaseState::Breaking, infinite: None },
         public_access: Some("blob".to_owned()),
-        metadata: Some(pairs(&[("k", "v & w")])),
+        metadata: Some([("k", "v & w")].into()),
     };
     let page = ContainerListing {
         prefix: Some("c".to_owned()),

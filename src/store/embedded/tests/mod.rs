@@ -1,8 +1,10 @@
 //! Tests of the embedded store from inside.
 
 mod basic;
+mod blocks;
 mod concurrent;
 mod contents;
+mod keeping;
 mod laxity;
 mod share_snapshots;
 mod tree;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::purge::Purged;
 use super::{EmbeddedOptions, EmbeddedStore};
 use crate::store::{
     BlobName, BlobPath, BlobProperties, BlobStore, ContainerName, ListItem, ListQuery, LocalStore,
@@ -95,6 +98,14 @@ impl Bench {
                 None => return names,
             }
         }
+    }
+}
+
+impl EmbeddedStore {
+    /// Empties all deleted containers, beside the keeper.
+    fn purge_all(&self) {
+        let mut purged = Purged::default();
+        while self.purge_some(&mut purged).unwrap() {}
     }
 }
 
