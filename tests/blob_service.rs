@@ -7,6 +7,8 @@
 
 #[allow(dead_code)] // Other tests use the rest.
 mod common;
+#[path = "common/ports.rs"]
+mod ports;
 
 #[path = "blob_service/access.rs"]
 mod access;

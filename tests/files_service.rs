@@ -2,13 +2,15 @@
 //! mount.
 //!
 //! The whole surface is driven by the official SDK (`tests/sdk`), every cell of the conflict tables by
-//! `tests/files_conflicts.rs`.
+//! `tests/files_matrix.rs`.
 
 // A test that cannot go on stops.
 #![allow(unreachable_pub, clippy::unwrap_used)]
 
 #[allow(dead_code)] // Other tests use the rest.
 mod common;
+#[path = "common/ports.rs"]
+mod ports;
 
 #[path = "files_service/access.rs"]
 mod access;

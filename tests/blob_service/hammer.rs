@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::common::{BOTH_PATHS, Mount};
-use crate::mounted::{free_addr, until};
+use crate::mounted::until;
+use crate::ports::free_addr;
 use crate::rig::{PATIENCE, exchange, signed};
 
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");

@@ -2,28 +2,13 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{Mount, errno};
+use crate::ports::free_addr;
 use crate::rig::{PATIENCE, exchange, signed};
 
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");
-
-/// Ports below those that the system gives to clients, so that no connection of another test takes one meanwhile.
-const PORTS: std::ops::Range<u32> = 20_000..30_000;
-
-/// A port that nobody has right now and no other test of this process will get.
-pub fn free_addr() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(PORTS.start + number % (PORTS.end - PORTS.start)).unwrap();
-        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
-            return listener.local_addr().unwrap();
-        }
-    }
-}
 
 /// The kernel is told a moment after the client is answered.
 #[track_caller]

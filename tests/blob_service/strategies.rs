@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{BOTH_PATHS, Mount, errno};
-use crate::mounted::free_addr;
+use crate::ports::free_addr;
 use crate::rig::{PATIENCE, Reply, exchange, signed};
 
 const PUT: (&str, &str) = ("x-ms-blob-type", "BlockBlob");

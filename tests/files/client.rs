@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName};
@@ -14,23 +13,13 @@ use leasefs::wire::query::Query;
 use leasefs::wire::signing::AccountKey;
 use leasefs::wire::signing::shared_key::{SignedParts, authorization};
 
+#[path = "../common/ports.rs"]
+mod ports;
+
+pub use ports::free_addr;
+
 /// No wait in these tests is longer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Ports below those that the system gives to clients, so that no connection of another test takes one meanwhile.
-const PORTS: std::ops::Range<u32> = 20_000..30_000;
-
-/// A port that nobody has right now and no other test of this process will get.
-pub fn free_addr() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let number = std::process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(PORTS.start + number % (PORTS.end - PORTS.start)).unwrap();
-        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
-            return listener.local_addr().unwrap();
-        }
-    }
-}
 
 /// What came back.
 #[derive(Debug)]

@@ -6,11 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::common::{Mount, errno};
 use crate::http_rig::{Reply, exchange, signed};
-
-/// An address that nobody has right now.
-fn free_addr() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
+use crate::ports::free_addr;
 
 async fn call(addr: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
     exchange(addr, &signed(method, &format!("/share{target}"), headers, body)).await

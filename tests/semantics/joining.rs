@@ -10,8 +10,10 @@ use crate::common::{Mount, on_both_paths};
 
 const SIZE: usize = 3 << 20;
 
+type Event = fn(&Mount) -> &'static str;
+
 /// What may happen to a file's attributes or its name while somebody reads it; says where the file is then.
-const EVENTS: [(&str, fn(&Mount) -> &'static str); 4] = [
+const EVENTS: [(&str, Event); 4] = [
     ("chmod", |mount| {
         fs::set_permissions(mount.path("log"), fs::Permissions::from_mode(0o640)).unwrap();
         "log"
