@@ -90,8 +90,8 @@ unit_again() {
 # service TITLE COMMAND...: a suite that brings all it needs, so it can have a second try.
 service() {
     local -a command=("${@:2}")
-    repeat() { timeout 600 "${command[@]}"; }
-    step_again "$1" repeat timeout 600 "${command[@]}"
+    repeat() { timeout 1200 "${command[@]}"; }
+    step_again "$1" repeat timeout 1200 "${command[@]}"
 }
 
 # mounted TITLE SUITES OPTIONS...: mounts a fresh store, runs the suites in it, unmounts, checks the store.

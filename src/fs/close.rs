@@ -201,16 +201,18 @@ impl Engine {
     /// Takes away a pending file whose last open is closed. What cannot be taken away (somebody leased it) stays
     /// pending.
     pub(super) async fn finish_remove(&self, ino: Ino, permit: RemovePermit) -> Result<()> {
-        let removed = self.remove_pending(ino).await;
-        match &removed {
-            Ok(()) => permit.confirm(),
-            Err(_) => permit.keep(),
+        if self.remove_pending(ino, &permit).await? {
+            permit.confirm();
         }
-        removed
+        Ok(())
     }
 
-    async fn remove_pending(&self, ino: Ino) -> Result<()> {
-        let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else { return Ok(()) };
+    /// Says whether it is gone; it is not if its removal was called off.
+    async fn remove_pending(&self, ino: Ino, permit: &RemovePermit) -> Result<bool> {
+        let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else { return Ok(true) };
+        if !permit.is_due() {
+            return Ok(false);
+        }
         let found = self.local()?.find(at)?;
         // Others may have removed or replaced it; what has the name then is not ours to take away.
         if found.blob.as_ref().is_some_and(|blob| Ino::of(blob.id) == ino) {
@@ -222,7 +224,7 @@ impl Engine {
             tracing::warn!(ino = ino.0, %error, "the mark of a removed file stays");
         }
         self.lose_name(ino, &found);
-        Ok(())
+        Ok(true)
     }
 
     /// Puts content back together in a while, once for all short opens until then. Says no if too many files wait for

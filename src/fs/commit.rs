@@ -45,17 +45,22 @@ impl Engine {
     /// Commits and makes it survive a power loss.
     pub async fn fsync(&self, handle: HandleId) -> Result<()> {
         let file = Arc::clone(&self.handles.get(handle)?.file);
-        let local = self.local()?;
-        // Content before the version that names it: the version must never be there without its bytes.
-        let data = if file.needs_commit()? { file.data_file()? } else { None };
-        let data = data.filter(|(_, size)| *size > local.inline_max()).map(|(data, _)| data);
-        if let Some(data) = &data {
-            local.sync_data(vec![Arc::clone(data)]).await?;
-            crash_point("fsync_after_data_sync");
-        }
+        self.sync_content(&file).await?;
         self.commit(&file).await?;
         crash_point("fsync_after_commit");
-        Ok(local.sync().await?)
+        Ok(self.local()?.sync().await?)
+    }
+
+    /// Makes the content survive a power loss. It comes before the version that names it: the version must never be
+    /// there without its bytes.
+    pub(super) async fn sync_content(&self, file: &OpenFile) -> Result<()> {
+        let local = self.local()?;
+        let unsynced = file.unsynced(local)?;
+        if !unsynced.is_empty() {
+            local.sync_data(unsynced).await?;
+            crash_point("fsync_after_data_sync");
+        }
+        Ok(())
     }
 
     /// Makes the directory's entries survive a power loss.

@@ -188,7 +188,7 @@ impl Engine {
         let written = self.change_attributes(directory, |_, _| {}).await;
         let Err(error) = written else { return };
         let gone = directory != ROOT && self.nodes.place(directory).is_none();
-        if gone || matches!(error, FsError::NotFound) {
+        if gone || matches!(error, FsError::NotFound | FsError::Stale) {
             self.directory_times.forget(&self.nodes, directory);
         } else if self.directory_times.not_written(&self.nodes, directory) {
             tracing::warn!(directory = directory.0, %error, "a directory's times could not be written");

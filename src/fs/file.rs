@@ -463,16 +463,26 @@ impl OpenFile {
         })
     }
 
-    /// The file whose bytes must be durable before they are committed, and their size.
-    pub fn data_file(&self) -> Result<Option<(Arc<File>, u64)>> {
+    /// The files whose bytes must be on the disk before a commit is: those that are going to be committed, and those that
+    /// were committed before and are not there yet, by a close for example.
+    pub fn unsynced(&self, store: &dyn LocalStore) -> Result<Vec<Arc<File>>> {
+        let changed = self.needs_commit()?;
         Ok(match &mut self.state.write().content {
-            Content::Clean(_) | Content::Memory(_) => None,
+            Content::Memory(_) => Vec::new(),
+            Content::Clean(reader) => store.unsynced(reader)?,
             Content::Live(live) => {
                 let file = live.scratch().file();
-                Some((Arc::clone(file), file.metadata()?.len()))
+                // What is short is kept in the index.
+                let matters = (changed || store.is_unsynced(live.scratch()))
+                    && file.metadata()?.len() > store.inline_max();
+                matters.then(|| Arc::clone(file)).into_iter().collect()
             }
-            // Only changed ranges are in it, but those are never kept in the index.
-            Content::Overlay(overlay) => Some((Arc::clone(overlay.settled()?.1.file()), u64::MAX)),
+            Content::Overlay(overlay) => {
+                let (base, scratch) = overlay.settled()?;
+                let mut files = store.unsynced(base)?;
+                files.push(Arc::clone(scratch.file()));
+                files
+            }
         })
     }
 

@@ -31,6 +31,7 @@ use super::holders::Holder;
 use super::nodes::Ino;
 
 pub use listing::OpenInfo;
+use permits::Unused;
 pub use permits::{OpenPermit, PendingPermit, RemovePermit};
 pub use ranges::RangeRequest;
 
@@ -189,7 +190,7 @@ impl Gate {
         let due = watched.kept && watched.state.is_delete_pending() && watched.state.open_count() == 0;
         due.then(|| {
             watched.kept = false;
-            RemovePermit::granted(self, ino)
+            RemovePermit::granted(self, ino, Unused::Pending)
         })
     }
 
@@ -274,7 +275,7 @@ impl Gate {
             return Err(shard.refused(ino, refusal, Claim::DELETE));
         }
         match (state.close(id), rule) {
-            (Closed::Last { .. }, _) => Ok(Removal::Now(RemovePermit::granted(self, ino))),
+            (Closed::Last { .. }, _) => Ok(Removal::Now(RemovePermit::granted(self, ino, Unused::Stays))),
             (Closed::Remaining | Closed::Unknown, DeleteRule::Smb) => {
                 Ok(Removal::Pending(PendingPermit::granted(self, ino)))
             }
@@ -314,7 +315,9 @@ impl Gate {
         let watched = entry.get_mut();
         watched.ghosts -= usize::from(was_ghost);
         let closing = match watched.state.close(id) {
-            Closed::Last { delete: true } => Closing::Remove(RemovePermit::granted(self, ino)),
+            Closed::Last { delete: true } => {
+                Closing::Remove(RemovePermit::granted(self, ino, Unused::Pending))
+            }
             Closed::Last { delete: false } => {
                 entry.remove();
                 Closing::Done

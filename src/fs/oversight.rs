@@ -100,7 +100,9 @@ impl Engine {
         }
         crash_point("undelete_after_unmark");
         if !self.gate.undelete(ino) {
-            // Its last open is closed, and whoever closed it waits for the guard to take it away.
+            // Its last open is closed, and whoever closed it waits for the guard to take it away. If that fails, or the
+            // process dies first, the mark is needed again.
+            self.write_mark(ino, &[self.nodes.child_name(parent, segment)?])?;
             return Err(FsError::NotFound);
         }
         self.pending.remove(&self.nodes, parent, segment);

@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// More than one name for a file that is just being moved with its directory: it has one of them.
-    fn write_mark(&self, ino: Ino, names: &[BlobName]) -> Result<()> {
+    pub(super) fn write_mark(&self, ino: Ino, names: &[BlobName]) -> Result<()> {
         let names: Vec<&str> = names.iter().map(BlobName::as_str).collect();
         let body = Bytes::from(names.join(NAME_END));
         let always = Preconditions::default();

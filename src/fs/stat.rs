@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::share::{Access, Moment, ShareMode};
-use crate::store::{BlobProperties, Found, Metadata, Preconditions};
+use crate::store::{BlobPath, BlobProperties, Found, Metadata, Preconditions};
 
 use super::attributes::{Attributes, Kind};
 use super::error::{FsError, Result};
@@ -260,7 +260,11 @@ impl Engine {
         if ino == ROOT || !self.stat(ino).await?.attributes.has_set_id() {
             return Ok(());
         }
-        self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await
+        match self.change_attributes(ino, |attributes, _| attributes.drop_set_id()).await {
+            // Somebody else's file has the name: the bits that are to go went with the file.
+            Err(FsError::Stale) => Ok(()),
+            done => done,
+        }
     }
 
     /// Reads, changes and writes the root's metadata, where its attributes are, one change at a time.
@@ -303,7 +307,7 @@ impl Engine {
             };
             // A directory's waiting times are in these attributes and are written with them.
             let waiting = self.directory_times.get(ino);
-            let found = self.local()?.find(at)?;
+            let found = self.find_same(ino, at)?;
             let mut attributes = self.stat_found(ino, &found)?.attributes;
             change(&mut attributes, now);
             let metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
@@ -312,6 +316,27 @@ impl Engine {
             at.name.clone()
         };
         self.push_name(ino, &name).await
+    }
+
+    /// What has the name of `ino`, for somebody who is going to change its attributes: not those of another file that
+    /// was put there past the mount.
+    pub(super) fn find_same(&self, ino: Ino, at: &BlobPath) -> Result<Found> {
+        let found = self.local()?.find(at)?;
+        match found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
+            Some(there) if Ino::of(there) != ino => Err(FsError::Stale),
+            Some(_) | None => Ok(found),
+        }
+    }
+
+    /// The attributes that are stored with `blob` when it is shown with these: a plain blob that is shown as a directory,
+    /// because others are below its name, stays a plain blob, or its bytes were lost with the directory.
+    pub(super) fn to_store(&self, blob: Option<&BlobProperties>, shown: Attributes) -> Attributes {
+        match blob.map(|blob| Attributes::of_blob(blob, self.config.owner)) {
+            Some(own) if shown.kind == Kind::Directory && own.kind != Kind::Directory => {
+                Attributes { kind: own.kind, mode: own.mode, ..shown }
+            }
+            Some(_) | None => shown,
+        }
     }
 
     /// The content did not change with the version: what the kernel cached of it is still right.

@@ -119,7 +119,7 @@ impl Engine {
         let name = {
             let guarded = self.guard_name(ino).await?.ok_or(FsError::Stale)?;
             let at = &guarded.at;
-            let found = self.local()?.find(at)?;
+            let found = self.find_same(ino, at)?;
             let mut attributes = self.stat_found(ino, &found)?.attributes;
             attributes.ctime = now();
             let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
@@ -138,7 +138,7 @@ impl Engine {
         mut metadata: Metadata,
         attributes: &Attributes,
     ) -> Result<()> {
-        attributes.write_to(&mut metadata);
+        self.to_store(blob, *attributes).write_to(&mut metadata);
         let _changing = self.will_change(&at.name, Changed::Properties)?;
         match blob {
             Some(blob) => {

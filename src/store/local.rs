@@ -199,6 +199,12 @@ pub trait LocalStore: Send + Sync {
     /// own that are synced first.
     fn inline_max(&self) -> u64;
 
+    /// The files of a version whose bytes may not survive a power loss yet.
+    fn unsynced(&self, version: &ContentReader) -> Result<Vec<Arc<File>>>;
+
+    /// Whether the bytes of a published file may not survive a power loss yet.
+    fn is_unsynced(&self, published: &Scratch) -> bool;
+
     /// Makes the bytes of these files survive a power loss.
     async fn sync_data(&self, files: Vec<Arc<File>>) -> Result<()>;
 

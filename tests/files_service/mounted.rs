@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use crate::common::{Mount, errno};
-use crate::http_rig::{Reply, exchange, signed};
+use crate::http_rig::{Line, Reply, exchange, signed};
 use crate::ports::free_addr;
 
 async fn call(addr: SocketAddr, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
@@ -97,7 +98,7 @@ async fn a_delete_pending_file_is_told_as_such_by_every_operation() {
     let deadline = std::time::Instant::now() + crate::http_rig::PATIENCE;
     while !gone().await {
         assert!(std::time::Instant::now() < deadline, "the file stays pending");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -115,11 +116,48 @@ async fn a_lease_over_rest_keeps_mounted_writers_out() {
             break reply;
         }
         assert!(std::time::Instant::now() < deadline, "{reply:?}");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!(errno(File::options().write(true).open(mount.path("f"))), libc::EBUSY);
     assert_eq!(fs::read_to_string(mount.path("f")).unwrap(), "leased");
     let release = [("x-ms-lease-action", "release"), ("x-ms-lease-id", leased.header("x-ms-lease-id"))];
     assert_eq!(call(addr, "PUT", "/f?comp=lease", &release, b"").await.status, 200);
     fs::write(mount.path("f"), "free").unwrap();
+}
+
+/// A client that goes away does not stop its call in the middle: what programs see of it is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_client_goes_away_is_done_to_its_end() {
+    const FILES: usize = 60;
+    const SIZE: usize = 100_000;
+    for path in crate::common::BOTH_PATHS {
+        let addr = free_addr().to_string();
+        let options: Vec<&str> = ["--files-addr", &addr].iter().chain(path).copied().collect();
+        let Some(mount) = Mount::new(&options) else { return };
+        let addr: SocketAddr = addr.parse().unwrap();
+        let name = |file: usize| format!("f{file}");
+        for file in 0..FILES {
+            fs::write(mount.path(&name(file)), vec![1; SIZE]).unwrap();
+        }
+        let range = format!("bytes=0-{}", SIZE / 2 - 1);
+        let headers = [("x-ms-write", "update"), ("x-ms-range", range.as_str())];
+        for file in 0..FILES {
+            let target = format!("/share/{}?comp=range", name(file));
+            let mut line = Line::open(addr).await;
+            line.send(&signed("PUT", &target, &headers, &vec![2; SIZE / 2])).await;
+            // From at once to about when it would have been answered.
+            tokio::time::sleep(Duration::from_micros(file as u64 * 100)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let read = || (0..FILES).map(|file| fs::read(mount.path(&name(file))).unwrap()).collect::<Vec<_>>();
+        let seen = read();
+        assert!(seen.iter().any(|bytes| bytes[0] == 2), "nothing was written at all");
+        mount.kill();
+        mount.start();
+        let stored = read();
+        for (file, (seen, stored)) in seen.iter().zip(&stored).enumerate() {
+            assert!(seen == stored, "{path:?}: what was seen of file {file} is not what is stored");
+        }
+        mount.check();
+    }
 }

@@ -36,6 +36,26 @@ fn work(mount: &Mount) {
     big.write_all_at(&[2; 4096], 5_000_000).unwrap();
     big.sync_all().unwrap();
     drop(big);
+    // Committed by a close that nobody asked to be durable; the fsync comes later.
+    for name in ["closed", "copied"] {
+        let mut file = File::create(mount.path(name)).unwrap();
+        file.write_all(&vec![4; 300_000]).unwrap();
+        match name {
+            "closed" => {
+                drop(file);
+                File::open(mount.path(name)).unwrap().sync_all().unwrap();
+            }
+            _ => {
+                drop(file.try_clone().unwrap());
+                file.sync_all().unwrap();
+            }
+        }
+    }
+    fs::write(mount.path("changed"), vec![5; 8 << 20]).unwrap();
+    let changed = File::options().write(true).open(mount.path("changed")).unwrap();
+    changed.write_all_at(&[6; 4096], 1_000_000).unwrap();
+    changed.sync_all().unwrap();
+    drop(changed);
     fs::write(mount.path("saved"), b"old").unwrap();
     synced(&mount.path("saved.new"), b"new");
     fs::rename(mount.path("saved.new"), mount.path("saved")).unwrap();
@@ -49,6 +69,12 @@ fn expect(mount: &Mount) {
     let mut big = vec![1; 8 << 20];
     big[5_000_000..5_004_096].fill(2);
     assert!(fs::read(mount.path("big")).unwrap() == big, "the small change of a big file");
+    for name in ["closed", "copied"] {
+        assert!(fs::read(mount.path(name)).unwrap() == vec![4; 300_000], "{name} before the fsync");
+    }
+    let mut changed = vec![5; 8 << 20];
+    changed[1_000_000..1_004_096].fill(6);
+    assert!(fs::read(mount.path("changed")).unwrap() == changed, "a small change of what was only closed");
     assert_eq!(fs::read(mount.path("saved")).unwrap(), b"new");
     assert!(!mount.path("saved.new").exists());
 }

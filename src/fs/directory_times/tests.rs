@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::super::testing::{CALLER, World, segment, start};
-use super::super::{AttributeChange, Engine};
+use super::super::{AttributeChange, Engine, Kind, XattrMode};
 use super::*;
+use crate::store::{BlobStore, DeleteSnapshots, LocalStore, Preconditions};
 
 const LONG_AGO: Moment = Moment(1_000_000_000);
 
@@ -146,4 +147,39 @@ async fn a_time_that_cannot_be_written_waits() {
     world.engine.write_directory_times().await;
     assert!(world.engine.directory_times.get(directory).is_none());
     assert!(mtime(&world.engine, directory).await >= before);
+}
+
+/// A blob with bytes and others below its name is shown as a directory, but stays what it is.
+#[tokio::test]
+async fn a_plain_blob_that_is_shown_as_a_directory_keeps_its_bytes() {
+    let world = start().await;
+    world.put_blob("data").await;
+    world.put_blob("data/x").await;
+    let directory = world.engine.lookup(ROOT, &segment("data")).await.unwrap().ino;
+    world.put(directory, "y", b"").await;
+    world.engine.write_directory_times().await;
+    let change = AttributeChange { mode: Some(0o700), ..AttributeChange::default() };
+    world.engine.change(directory, None, change, CALLER).await.unwrap();
+    world.engine.set_xattr(directory, b"user.a", b"b", XattrMode::Set).await.unwrap();
+    for name in ["x", "y"] {
+        world.engine.unlink(directory, &segment(name)).await.unwrap();
+    }
+    let stat = world.engine.lookup(ROOT, &segment("data")).await.unwrap();
+    assert_eq!((stat.attributes.kind, stat.size), (Kind::File, 1));
+}
+
+#[tokio::test]
+async fn attributes_of_a_file_that_others_replaced_change_nothing_of_the_new_one() {
+    let world = start().await;
+    let (ino, handle) = world.create(ROOT, "f", b"old").await;
+    let (at, always) = (world.at("f"), Preconditions::default());
+    world.store.delete_blob(&at, DeleteSnapshots::Include, &always).await.unwrap();
+    world.put_blob("f").await;
+    let before = world.store.find(&at).unwrap().blob.unwrap().etag;
+    let change = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
+    let changed = world.engine.change(ino, Some(handle), change, CALLER).await;
+    assert!(matches!(changed, Err(FsError::Stale)), "{changed:?}");
+    let changed = world.engine.set_xattr(ino, b"user.a", b"b", XattrMode::Set).await;
+    assert!(matches!(changed, Err(FsError::Stale)), "{changed:?}");
+    assert_eq!(world.store.find(&at).unwrap().blob.unwrap().etag, before);
 }

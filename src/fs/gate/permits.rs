@@ -20,12 +20,22 @@ pub struct OpenPermit {
     open: AtomicBool,
 }
 
-/// The right to take a file away, because nobody has it open. Undone when dropped without being confirmed.
+/// The right to take a file away, because nobody has it open. Dropped without being confirmed it says what is left.
 #[derive(Debug)]
 pub struct RemovePermit {
     gate: Arc<Gate>,
     ino: Ino,
+    unused: Unused,
     confirmed: bool,
+}
+
+/// What becomes of a file whose removal was granted and did not come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unused {
+    /// It is there as before: whoever wanted to remove it is told that it failed.
+    Stays,
+    /// It stays delete pending, until somebody tries [again](Gate::remove_again): its removal was acknowledged long ago.
+    Pending,
 }
 
 /// The mark on a file that others have open. Taken back when dropped without being confirmed.
@@ -117,7 +127,7 @@ impl OpenPermit {
 
 impl Drop for OpenPermit {
     fn drop(&mut self) {
-        // Does something only on an error path.
+        // Does something only on an error path. A removal that this leads to stays pending, for the next who tries.
         drop(self.close());
     }
 }
@@ -150,8 +160,15 @@ impl Drop for PendingPermit {
 }
 
 impl RemovePermit {
-    pub(super) fn granted(gate: &Arc<Gate>, ino: Ino) -> Self {
-        Self { gate: Arc::clone(gate), ino, confirmed: false }
+    pub(super) fn granted(gate: &Arc<Gate>, ino: Ino, unused: Unused) -> Self {
+        Self { gate: Arc::clone(gate), ino, unused, confirmed: false }
+    }
+
+    /// Whether the file is still to be removed: whoever asked for it may have failed and taken it back.
+    pub fn is_due(&self) -> bool {
+        let shard = self.gate.shard(self.ino).lock();
+        let watched = shard.files.get(&self.ino);
+        watched.is_some_and(|watched| watched.state.is_delete_pending() && watched.state.open_count() == 0)
     }
 
     /// The file is gone.
@@ -161,28 +178,30 @@ impl RemovePermit {
         self.gate.closed.notify_waiters();
     }
 
-    /// The file could not be removed: it stays delete pending, until somebody tries
-    /// [again](super::Gate::remove_again).
+    /// The file cannot be removed now: it stays delete pending.
     pub fn keep(mut self) {
-        self.confirmed = true;
-        if let Some(watched) = self.gate.shard(self.ino).lock().files.get_mut(&self.ino) {
-            watched.kept = true;
-        }
+        self.unused = Unused::Pending;
     }
 }
 
 impl Drop for RemovePermit {
     fn drop(&mut self) {
-        if !self.confirmed {
-            let mut shard = self.gate.shard(self.ino).lock();
-            if let Entry::Occupied(mut entry) = shard.files.entry(self.ino) {
-                entry.get_mut().state.clear_delete();
-                if entry.get().state.open_count() == 0 {
-                    entry.remove();
-                }
-            }
-            drop(shard);
-            self.gate.closed.notify_waiters();
+        if self.confirmed {
+            return;
         }
+        let mut shard = self.gate.shard(self.ino).lock();
+        if let Entry::Occupied(mut entry) = shard.files.entry(self.ino) {
+            let watched = entry.get_mut();
+            match self.unused {
+                Unused::Pending if watched.state.is_delete_pending() => watched.kept = true,
+                Unused::Pending => {}
+                Unused::Stays => watched.state.clear_delete(),
+            }
+            if !watched.state.is_delete_pending() && watched.state.open_count() == 0 {
+                entry.remove();
+            }
+        }
+        drop(shard);
+        self.gate.closed.notify_waiters();
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::super::gate::Claim;
+use super::super::holders::Holder;
 use super::super::testing::{CALLER, WRITE, World, segment, start, start_on};
 use super::super::{AttributeChange, Kind, RenameRule};
 use super::*;
@@ -200,4 +201,38 @@ async fn a_blob_that_is_also_a_prefix_is_listed_as_a_directory() {
             assert_eq!((kind, told), (expected, expected), "{name}, {between} between");
         }
     }
+}
+
+/// As when a call over REST ends in the middle.
+#[tokio::test]
+async fn an_open_that_is_just_dropped_leaves_the_removal_to_the_next_who_asks() {
+    let world = start().await;
+    let (ino, handle) = world.create(ROOT, "f", b"x").await;
+    let claim = Claim { access: Access::READ, share: ShareMode::ALL };
+    let permit = world.engine.gate.open(ino, claim, Holder::new(CALLER, now())).await.unwrap();
+    world.engine.unlink(ROOT, &segment("f")).await.unwrap();
+    world.close(handle).await;
+    drop(permit);
+    assert_eq!(marks(&world).await, 1, "a crash must not bring it back");
+    assert!(matches!(lookup(&world, "f").await, Err(FsError::NotFound)));
+    assert_eq!(marks(&world).await, 0);
+    world.put(ROOT, "f", b"new").await;
+}
+
+#[tokio::test]
+async fn a_removal_that_was_called_off_removes_nothing() {
+    let world = start().await;
+    let (ino, handle) = world.create(ROOT, "f", b"x").await;
+    let removal = world.engine.gate.remove(ino, DeleteRule::Smb).await.unwrap();
+    assert!(matches!(removal, Removal::Pending(_)));
+    let guard = world.engine.guard_entry(ROOT, &segment("f")).await;
+    let engine = Arc::clone(&world.engine);
+    let closed = tokio::spawn(async move { engine.release(handle).await });
+    yield_often().await;
+    // Whoever wanted to remove it could not note that, and says so.
+    drop(removal);
+    drop(guard);
+    closed.await.unwrap().unwrap();
+    assert_eq!(lookup(&world, "f").await.unwrap(), ino);
+    world.engine.unlink(ROOT, &segment("f")).await.unwrap();
 }

@@ -278,14 +278,7 @@ impl Requests {
     /// Makes what was changed the blob's content; durable with the next sync. If the blob is elsewhere, it is there.
     pub(super) async fn commit_content(&self, open: &Brief<'_>) -> Result<()> {
         let (engine, file) = (&self.engine, &open.file);
-        let local = engine.local()?;
-        let data = if file.needs_commit()? { file.data_file()? } else { None };
-        if let Some((data, size)) = data
-            && size > local.inline_max()
-        {
-            // Content before the version that names it: the version must never be there without its bytes.
-            local.sync_data(vec![data]).await?;
-        }
+        engine.sync_content(file).await?;
         let committed = engine.commit_shown(file, open.shown).await;
         if committed.is_err() {
             engine.call_off(file.ino()).await;

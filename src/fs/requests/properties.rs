@@ -182,12 +182,12 @@ impl Requests {
         let at = &guarded.at;
         // A directory's waiting times are in these attributes and are written with them.
         let waiting = engine.directory_times.get(ino);
-        let found = engine.local()?.find(at)?;
+        let found = engine.find_same(ino, at)?;
         let before = engine.stat_found(ino, &found)?.attributes;
         let mut attributes = before;
         let mut metadata = found.blob.as_ref().map(|blob| blob.metadata.clone()).unwrap_or_default();
         change(&mut attributes, &mut metadata);
-        attributes.write_to(&mut metadata);
+        engine.to_store(found.blob.as_deref(), attributes).write_to(&mut metadata);
         let _changing = engine.will_change(&at.name, Changed::Properties)?;
         let Some(mut blob) = found.blob else {
             // A directory without a marker gets one now.

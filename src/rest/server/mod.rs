@@ -37,7 +37,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What is spoken on the connections of a server.
 pub trait Protocol: Send + Sync + 'static {
-    /// Answers one request. Dropped, not awaited to its end, when the client goes away.
+    /// Answers one request. Dropped, not awaited to its end, when the client goes away: what must not end in the middle
+    /// is a task of its own.
     fn answer(self: Arc<Self>, request: Request) -> impl Future<Output = Answer> + Send;
 }
 

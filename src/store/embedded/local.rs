@@ -13,6 +13,7 @@ use crate::store::{
 };
 
 use super::committer::sync_files;
+use super::reading::ReaderPin;
 use super::{EmbeddedStore, Growth};
 
 #[async_trait]
@@ -153,6 +154,16 @@ impl LocalStore for EmbeddedStore {
 
     fn inline_max(&self) -> u64 {
         self.inline_max
+    }
+
+    fn unsynced(&self, version: &ContentReader) -> Result<Vec<Arc<File>>> {
+        let Some(pin) = version.pin::<ReaderPin>() else { return Ok(Vec::new()) };
+        let unsynced = pin.numbers().iter().filter(|number| self.files.unsynced().has(**number));
+        unsynced.map(|number| self.open_content(*number)).collect()
+    }
+
+    fn is_unsynced(&self, published: &Scratch) -> bool {
+        self.files.unsynced().has(published.id())
     }
 
     async fn sync_data(&self, files: Vec<Arc<File>>) -> Result<()> {

@@ -188,10 +188,13 @@ impl EmbeddedStore {
     /// The same for content that was written before, perhaps by a user who is not durable.
     fn settle_shared(&self, files: &[u64]) -> Result<()> {
         for &number in files.iter().filter(|&&number| self.durable && self.files.unsynced().has(number)) {
-            let file = self.files.open(number).map_err(|error| StoreError::io("open content", error))?;
-            committer::sync_file_now(&file)?;
+            committer::sync_file_now(&*self.open_content(number)?)?;
         }
         Ok(())
+    }
+
+    fn open_content(&self, number: u64) -> Result<Arc<std::fs::File>> {
+        self.files.open(number).map_err(|error| StoreError::io("open content", error))
     }
 
     /// What a durable user waits for before it is answered.

@@ -41,6 +41,11 @@ impl ReaderPin {
         Self { files: Arc::clone(files), numbers, pieces }
     }
 
+    /// The numbers of its files.
+    pub(super) fn numbers(&self) -> &[u64] {
+        &self.numbers
+    }
+
     /// The pieces of the version.
     pub(super) fn extents(&self) -> &[Extent] {
         &self.pieces
