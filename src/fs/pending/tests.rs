@@ -182,22 +182,23 @@ async fn listed(world: &World) -> Vec<(String, Kind, Kind)> {
     entries
 }
 
-/// Also if the listing has its prefix on another page than the blob.
+/// Also if the listing has its prefix on another page than the blob, whatever is between the two.
 #[tokio::test]
 async fn a_blob_that_is_also_a_prefix_is_listed_as_a_directory() {
-    for between in [0, 3, 1023, 1500] {
+    for (between, below) in [(0, ""), (3, ""), (1023, ""), (1500, ""), (1023, "/f"), (1500, "/f")] {
         let world = start().await;
         for name in ["before", "both", "both/inner", "later", "plain"] {
             world.put_blob(name).await;
         }
         for number in 0..between {
-            world.put_blob(&format!("both-{number:04}")).await;
+            world.put_blob(&format!("both-{number:04}{below}")).await;
         }
         let entries = listed(&world).await;
         assert_eq!(entries.len(), between + 4);
         for (name, kind, told) in entries {
-            let expected = if name == "both" { Kind::Directory } else { Kind::File };
-            assert_eq!((kind, told), (expected, expected), "{name}, {between} between");
+            let is_directory = name == "both" || (name.starts_with("both-") && !below.is_empty());
+            let expected = if is_directory { Kind::Directory } else { Kind::File };
+            assert_eq!((kind, told), (expected, expected), "{name}, {between} between{below}");
         }
     }
 }
