@@ -118,6 +118,11 @@ impl Engine {
         }
     }
 
+    /// Gives up a use that was no open, only kept the file in the table.
+    pub(super) async fn let_go(&self, file: &Arc<OpenFile>) {
+        self.drop_use(file, Tidying::Now).await;
+    }
+
     /// Gives up one use; the last one takes the file out of the table.
     async fn drop_use(&self, file: &Arc<OpenFile>, tidying: Tidying) {
         let last = self.drop_file(file);
@@ -345,6 +350,40 @@ mod tests {
         engine.release(handle).await.unwrap();
         tokio::time::timeout(LIMIT, engine.drain(&|_| {})).await.expect("the end waits").unwrap();
         assert_eq!(pieces(), 1, "by its next close");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_copied_before_it_is_cut_off_stays_in_the_table() {
+        const CUT: OpenRequest = OpenRequest { truncate: true, ..WRITE };
+        let mut world = start().await;
+        world.engine = start_on(&world.store, true).await;
+        let (engine, ino) = (&world.engine, put(&world, "f", 2 << 20).await);
+        let reader = engine.open(ino, READ, CALLER).await.unwrap();
+        assert!(matches!(reader.route, Route::Kernel(_)));
+        let file = engine.open_file(ino).unwrap();
+        let guard = engine.guard_entry(ROOT, &segment("f")).await;
+        let cutting = Arc::clone(engine);
+        let cutting = tokio::spawn(async move { cutting.open(ino, CUT, CALLER).await });
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(engine.gate.open_count(ino), 2, "past the gate");
+        assert!(!file.is_last_open(), "the last close of others must not take it out");
+        drop((guard, file));
+        let cut = cutting.await.unwrap().unwrap();
+        assert!(!engine.open_file(ino).unwrap().is_last_open());
+        drop((reader.route, cut.route));
+        for handle in [cut.handle, reader.handle] {
+            engine.flush(handle, 1).await.unwrap();
+            engine.release(handle).await.unwrap();
+        }
+        let gone = async {
+            while engine.open_file(ino).is_some() {
+                tokio::time::sleep(LINGER_FIRST).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
+        assert_eq!(engine.stat(ino).await.unwrap().size, 0);
     }
 
     /// A descriptor that the engine forgets to close looks like a mapping that never ends.
