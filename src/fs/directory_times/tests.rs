@@ -147,3 +147,15 @@ async fn a_time_that_cannot_be_written_waits() {
     assert!(world.engine.directory_times.get(directory).is_none());
     assert!(mtime(&world.engine, directory).await >= before);
 }
+
+/// As on a share elsewhere.
+#[test]
+fn a_time_that_is_never_written_keeps_no_directory_though_that_is_moved() {
+    let (times, nodes, directory) = (DirectoryTimes::default(), Nodes::default(), Ino(7));
+    nodes.remember(directory, ROOT, &segment("d"));
+    times.touch(directory, LONG_AGO, PathHold::default);
+    nodes.moved(directory, ROOT, &segment("e"));
+    times.follow_move(&nodes, directory);
+    nodes.forget(directory, 1);
+    assert!(nodes.is_empty());
+}
