@@ -118,6 +118,11 @@ impl Engine {
         }
     }
 
+    /// Gives up a use that was no open, only kept the file in the table.
+    pub(super) async fn let_go(&self, file: &Arc<OpenFile>) {
+        self.drop_use(file, Tidying::Now).await;
+    }
+
     /// Gives up one use; the last one takes the file out of the table.
     async fn drop_use(&self, file: &Arc<OpenFile>, tidying: Tidying) {
         let last = self.drop_file(file);
@@ -270,15 +275,18 @@ impl Engine {
     }
 
     /// Puts content back together after the last close of a file that was changed in places. That waits for the disk
-    /// several times, so it is never done on a thread that serves requests, and for one file at a time.
+    /// several times, so it is never done on a thread that serves requests, and for one file at a time. If too many
+    /// files wait for it, this one is left to its next close.
     async fn tidy(&self, ino: Ino) {
         let Some(at) = self.at_now(ino).await else { return };
         let (Ok(runtime), Some(engine)) = (tokio::runtime::Handle::try_current(), self.this.upgrade()) else {
             return self.tidy_at(ino, &at);
         };
-        // A permit is a place among those who wait: without one the close waits, and nobody else.
-        let place = Arc::clone(&self.tidy_places).acquire_owned().await;
-        let under_way = Arc::clone(&self.tidying).read_owned().await;
+        // A permit is a place among those who wait. A close has more to do, for which others wait, so it never waits for
+        // one, nor for those whom the end waits for.
+        let place = Arc::clone(&self.tidy_places).try_acquire_owned();
+        let under_way = Arc::clone(&self.tidying).try_read_owned();
+        let (Ok(place), Ok(under_way)) = (place, under_way) else { return };
         runtime.spawn(async move {
             let turn = Arc::clone(&engine.tidy_turn).lock_owned().await;
             let done = tokio::task::spawn_blocking(move || {
@@ -326,6 +334,58 @@ mod tests {
         drop(turn);
         tokio::time::timeout(LIMIT, engine.drain(&|_| {})).await.expect("the end waits").unwrap();
         assert_eq!(pieces(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_close_does_not_wait_for_others_to_be_put_together() {
+        let world = start().await;
+        let (engine, ino) = (&world.engine, put(&world, "big", 4 << 20).await);
+        let pieces = || world.store.reader(&world.at("big")).unwrap().pieces().len();
+        let everything = u32::try_from(UNTIDY_MAX).unwrap();
+        let places = Arc::clone(&engine.tidy_places).acquire_many_owned(everything).await.unwrap();
+        let handle = engine.open(ino, WRITE, CALLER).await.unwrap().handle;
+        engine.write(handle, 5000, b"changed").await.unwrap();
+        tokio::time::timeout(LIMIT, engine.release(handle)).await.expect("the close waits").unwrap();
+        assert!(pieces() > 1);
+        drop(places);
+        let handle = engine.open(ino, READ, CALLER).await.unwrap().handle;
+        engine.release(handle).await.unwrap();
+        tokio::time::timeout(LIMIT, engine.drain(&|_| {})).await.expect("the end waits").unwrap();
+        assert_eq!(pieces(), 1, "by its next close");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_copied_before_it_is_cut_off_stays_in_the_table() {
+        const CUT: OpenRequest = OpenRequest { truncate: true, ..WRITE };
+        let mut world = start().await;
+        world.engine = start_on(&world.store, true).await;
+        let (engine, ino) = (&world.engine, put(&world, "f", 2 << 20).await);
+        let reader = engine.open(ino, READ, CALLER).await.unwrap();
+        assert!(matches!(reader.route, Route::Kernel(_)));
+        let file = engine.open_file(ino).unwrap();
+        let guard = engine.guard_entry(ROOT, &segment("f")).await;
+        let cutting = Arc::clone(engine);
+        let cutting = tokio::spawn(async move { cutting.open(ino, CUT, CALLER).await });
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(engine.gate.open_count(ino), 2, "past the gate");
+        assert!(!file.is_last_open(), "the last close of others must not take it out");
+        drop((guard, file));
+        let cut = cutting.await.unwrap().unwrap();
+        assert!(!engine.open_file(ino).unwrap().is_last_open());
+        drop((reader.route, cut.route));
+        for handle in [cut.handle, reader.handle] {
+            engine.flush(handle, 1).await.unwrap();
+            engine.release(handle).await.unwrap();
+        }
+        let gone = async {
+            while engine.open_file(ino).is_some() {
+                tokio::time::sleep(LINGER_FIRST).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
+        assert_eq!(engine.stat(ino).await.unwrap().size, 0);
     }
 
     /// A descriptor that the engine forgets to close looks like a mapping that never ends.

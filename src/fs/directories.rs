@@ -300,6 +300,8 @@ impl Engine {
     ) -> Result<Vec<DirectoryEntry>> {
         let edge = match items.last() {
             Some(ListItem::Blob { name, .. }) if more => Some(name.clone()),
+            // A directory's name, too, may be between another one and its prefix.
+            Some(ListItem::Prefix { name, .. }) if more => name.strip_suffix('/').map(str::to_owned),
             _ => None,
         };
         let pending = self.pending.in_directory(ino);

@@ -86,7 +86,8 @@ impl DirectoryTimes {
     /// `moved` is elsewhere by now: what waits below it has another way.
     pub(super) fn follow_move(&self, nodes: &Nodes, moved: Ino) {
         for (directory, waiting) in self.waiting.lock().iter_mut() {
-            if nodes.is_within(*directory, moved) {
+            // What is never written had no way before, either.
+            if !waiting.way.is_empty() && nodes.is_within(*directory, moved) {
                 let way = nodes.hold_path(*directory);
                 nodes.unhold_path(std::mem::replace(&mut waiting.way, way));
             }

@@ -15,6 +15,7 @@
 //! * [`policy`], `sticky`: share modes for programs that cannot ask for one.
 //! * [`names`], [`attributes`]: how names and attributes look in the store.
 //! * `open`, `close`, `data`, `commit`, `namespace`, `rename`, `directories`, `stat`, `xattr`: the operations.
+//! * `upkeep`: what is done later, whoever uses the engine.
 //!
 //! The engine knows no kernel requests, no HTTP and no errno.
 
@@ -62,6 +63,7 @@ mod sticky;
 pub mod strategy;
 #[cfg(test)]
 mod testing;
+mod upkeep;
 mod watch;
 mod xattr;
 
@@ -98,6 +100,7 @@ use remote::Remote;
 use status::ContentForgetter;
 use sticky::Stickies;
 use strategy::Fencing;
+use upkeep::UpkeepTask;
 
 pub use attributes::{Attributes, Kind};
 pub use claims::{HandleState, HiddenName};
@@ -169,6 +172,7 @@ pub struct Engine {
     stickies: Stickies,
     leases: Arc<LeaseKeeper>,
     _lease_task: LeaseTask,
+    _upkeep_task: UpkeepTask,
     /// How many times content was kept beside its file.
     conflicts: AtomicU64,
     range_waits: RangeWaits,
@@ -231,6 +235,7 @@ impl Engine {
         };
         let engine = Arc::new_cyclic(|this| Self {
             _lease_task: LeaseTask::start(Weak::clone(this), Arc::clone(&leases)),
+            _upkeep_task: UpkeepTask::start(Weak::clone(this)),
             leases,
             conflicts: AtomicU64::new(0),
             remote: remote.map(|(upstream, ttl)| Remote::start(upstream, ttl, Weak::clone(this))),

@@ -37,6 +37,13 @@ impl Ino {
 #[must_use = "given back to `unhold_path`"]
 pub struct PathHold(Box<[Ino]>);
 
+impl PathHold {
+    /// Whether it keeps nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// The table of numbers in use.
 #[derive(Debug, Default)]
 pub struct Nodes {

@@ -95,9 +95,7 @@ impl Engine {
             if request.truncate {
                 self.may_touch(ino, None, None, (0, u64::MAX), true)?;
                 self.drop_set_id(ino, caller).await?;
-                if let Some(file) = self.open_file(ino) {
-                    self.copy_first(&file, None).await?;
-                }
+                self.copy_before_truncate(ino).await?;
             }
             self.attach(ino, Some(request), &permit, self.take_lease(claim)).await
         };
@@ -111,6 +109,17 @@ impl Engine {
         let handle = self.handles.insert(Handle::new(file, permit, lease));
         tracing::trace!(ino = ino.0, handle = handle.0, ?request, ?route, "open");
         Ok(Opened { handle, route })
+    }
+
+    /// Makes the long copy that cutting off an open file may need, if it does.
+    async fn copy_before_truncate(&self, ino: Ino) -> Result<()> {
+        // A use of its own: if the others ended meanwhile, the next open would load the content once more, and it would
+        // be taken away from that one.
+        let Some(file) = self.attach_open(ino) else { return Ok(()) };
+        self.nodes.hold_again(ino);
+        let copied = self.copy_first(&file, None).await;
+        self.let_go(&file).await;
+        copied
     }
 
     async fn claim_of(&self, ino: Ino, request: OpenRequest) -> Result<Claim> {

@@ -19,8 +19,10 @@ use crate::store::{
 
 use super::error::{FsError, Result};
 use super::gate::{DeleteRule, Removal};
+use super::guards::paths::Name;
 use super::names::{RESERVED, Segment};
 use super::nodes::{Ino, Nodes, PathHold, ROOT};
+use super::place::Guarded;
 use super::{Engine, now};
 
 const PAGE: usize = 1000;
@@ -42,12 +44,14 @@ struct Pending {
     ino: Ino,
     /// The numbers that lead to it: whoever takes it away has to find it, also when the kernel forgot it.
     way: PathHold,
+    /// Names that it may have at a service that was just moving it when the last engine died.
+    perhaps_at: Vec<BlobName>,
 }
 
 impl PendingNames {
-    fn insert(&self, nodes: &Nodes, parent: Ino, segment: &Segment, ino: Ino) {
+    fn insert(&self, nodes: &Nodes, (parent, segment): Name<'_>, ino: Ino, perhaps_at: Vec<BlobName>) {
         let mut names = self.names.lock();
-        let pending = Pending { ino, way: nodes.hold_path(ino) };
+        let pending = Pending { ino, way: nodes.hold_path(ino), perhaps_at };
         if let Some(before) = names.insert((parent, segment.clone()), pending) {
             nodes.unhold_path(before.way);
         }
@@ -92,6 +96,13 @@ impl PendingNames {
             .collect()
     }
 
+    /// The names that `ino` may have at a service, if that is in doubt.
+    fn perhaps_at(&self, ino: Ino) -> Vec<BlobName> {
+        let names = self.names.lock();
+        let pending = names.values().find(|pending| pending.ino == ino);
+        pending.map(|pending| pending.perhaps_at.clone()).unwrap_or_default()
+    }
+
     fn all(&self) -> Vec<Ino> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -129,11 +140,34 @@ impl Engine {
 
     /// Tries again to take away what could not be taken away at its last close.
     async fn remove_again(&self, ino: Ino) {
-        if let Some(permit) = self.gate.remove_again(ino)
-            && let Err(error) = self.finish_remove(ino, permit).await
-        {
+        let Some(permit) = self.gate.remove_again(ino) else { return };
+        let perhaps_at = self.pending.perhaps_at(ino);
+        let removed = if perhaps_at.is_empty() {
+            self.finish_remove(ino, permit).await
+        } else {
+            let removed = self.remove_wherever(ino, perhaps_at).await;
+            match &removed {
+                Ok(()) => permit.confirm(),
+                Err(_) => permit.keep(),
+            }
+            removed
+        };
+        if let Err(error) = removed {
             tracing::debug!(ino = ino.0, %error, "a removed file still cannot be taken away");
         }
+    }
+
+    /// Takes away a file whose name at the service is in doubt: what has its name there may be another's.
+    async fn remove_wherever(&self, ino: Ino, mut names: Vec<BlobName>) -> Result<()> {
+        let Some(Guarded { at, parent, segment, .. }) = &self.guard_name(ino).await? else { return Ok(()) };
+        if !names.contains(&at.name) {
+            names.push(at.name.clone());
+        }
+        let found = self.local()?.find(at)?;
+        self.finish_old_remove(&OldRemove { mark: self.mark(ino)?, ino: Some(ino), names }).await?;
+        self.pending.remove(&self.nodes, *parent, segment);
+        self.lose_name(ino, &found);
+        Ok(())
     }
 
     /// The same for all of them.
@@ -153,7 +187,7 @@ impl Engine {
         let name = self.nodes.child_name(parent, segment)?;
         self.write_mark(ino, &[name])?;
         crash_point("unlink_after_mark");
-        self.pending.insert(&self.nodes, parent, segment, ino);
+        self.pending.insert(&self.nodes, (parent, segment), ino, Vec::new());
         Ok(())
     }
 
@@ -240,8 +274,20 @@ impl Engine {
 
     /// Makes a file of an earlier engine one that this engine could not take away.
     async fn stay_pending(&self, OldRemove { ino, names, .. }: &OldRemove) -> Result<()> {
-        // Which name it has at a service that was just moving it only the next start finds out.
-        let ([name], Some(ino)) = (names.as_slice(), *ino) else { return Ok(()) };
+        let Some(ino) = *ino else { return Ok(()) };
+        // A crash while it was moved left two names, of which it has one.
+        for name in names {
+            let found = self.local()?.find(&self.at(name.clone()))?;
+            if found.blob.is_some_and(|blob| Ino::of(blob.id) == ino) {
+                let in_doubt = self.upstream().is_some() && names.len() > 1;
+                let perhaps_at = if in_doubt { names.clone() } else { Vec::new() };
+                return self.stay_pending_at(ino, name, perhaps_at).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn stay_pending_at(&self, ino: Ino, name: &BlobName, perhaps_at: Vec<BlobName>) -> Result<()> {
         let (mut at, mut way) = (String::new(), vec![ROOT]);
         let mut last = (ROOT, Segment::from_stored(""));
         for segment in name.as_str().split('/') {
@@ -257,7 +303,7 @@ impl Engine {
         if way.last() == Some(&ino)
             && let Removal::Now(permit) = self.gate.remove(ino, DeleteRule::Smb).await?
         {
-            self.pending.insert(&self.nodes, last.0, &last.1, ino);
+            self.pending.insert(&self.nodes, (last.0, &last.1), ino, perhaps_at);
             permit.keep();
         }
         way.iter().skip(1).for_each(|ino| self.nodes.forget(*ino, 1));

@@ -20,9 +20,6 @@ use super::stale;
 /// The read-ahead that root raises the mount to; the kernel's default for FUSE is 128 KiB.
 const READ_AHEAD_KIB: u32 = 2048;
 
-/// How often times of directories that changed are written.
-const DIRECTORY_TIMES_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
-
 /// Where and how to mount.
 #[derive(Clone, Debug)]
 pub struct MountConfig {
@@ -107,22 +104,8 @@ pub fn mount(engine: &Arc<Engine>, runtime: &Handle, config: &MountConfig) -> io
     })?;
     let over = ended.clone();
     super::watch::start(watching, watch_notifier, names, requests, move || *over.borrow())?;
-    runtime.spawn(do_what_waits(Arc::clone(engine), ended.clone()));
     raise_read_ahead(&config.mountpoint);
     Ok(Mounted { mountpoint: config.mountpoint.clone(), ended, server: Some(server) })
-}
-
-/// Times of directories, and removals that failed.
-async fn do_what_waits(engine: Arc<Engine>, mut ended: watch::Receiver<bool>) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(DIRECTORY_TIMES_EVERY) => {
-                engine.write_directory_times().await;
-                engine.finish_removes().await;
-            }
-            _ = ended.changed() => return,
-        }
-    }
 }
 
 /// Sequential reads through the daemon are faster with more read-ahead. Only root may say so.

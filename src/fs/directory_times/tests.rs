@@ -182,4 +182,15 @@ async fn attributes_of_a_file_that_others_replaced_change_nothing_of_the_new_one
     let changed = world.engine.set_xattr(ino, b"user.a", b"b", XattrMode::Set).await;
     assert!(matches!(changed, Err(FsError::Stale)), "{changed:?}");
     assert_eq!(world.store.find(&at).unwrap().blob.unwrap().etag, before);
+
+/// As on a share elsewhere.
+#[test]
+fn a_time_that_is_never_written_keeps_no_directory_though_that_is_moved() {
+    let (times, nodes, directory) = (DirectoryTimes::default(), Nodes::default(), Ino(7));
+    nodes.remember(directory, ROOT, &segment("d"));
+    times.touch(directory, LONG_AGO, PathHold::default);
+    nodes.moved(directory, ROOT, &segment("e"));
+    times.follow_move(&nodes, directory);
+    nodes.forget(directory, 1);
+    assert!(nodes.is_empty());
 }

@@ -112,6 +112,41 @@ async fn a_removed_file_that_is_leased_does_not_keep_a_share_from_starting() {
     assert_eq!((marks(&world).await, world.engine.usage()), (0, (0, 0)));
 }
 
+/// Two names in its mark, of which it has the one or the other.
+#[tokio::test]
+async fn a_removed_file_that_was_just_moved_and_is_leased_stays_pending_after_a_crash() {
+    for has_moved in [false, true] {
+        let world = start().await;
+        let directory = world.make_directory(ROOT, "d").await;
+        let (ino, handle) = world.create(directory, "f", b"x").await;
+        world.engine.flush(handle, 1).await.unwrap();
+        world.engine.unlink(directory, &segment("f")).await.unwrap();
+        let (from, to) = (world.at("d"), world.at("e"));
+        let place = if has_moved {
+            let (d, e) = (segment("d"), segment("e"));
+            world.engine.rename((ROOT, &d), (ROOT, &e), RenameRule::Replace).await.unwrap();
+            world.engine.write_mark(ino, &[world.at("d/f").name, world.at("e/f").name]).unwrap();
+            "e"
+        } else {
+            world.engine.announce_move(&from, &to).await.unwrap();
+            "d"
+        };
+        let at = world.at(&format!("{place}/f"));
+        world.lease(&at).await;
+        let world = world.start_again().await;
+        let above = lookup(&world, place).await.unwrap();
+        let found = world.engine.lookup(above, &segment("f")).await;
+        assert!(matches!(found, Err(FsError::DeletePending)), "{place}: {found:?}");
+        world.end_lease(&at).await;
+        world.engine.finish_removes().await;
+        let found = world.engine.lookup(above, &segment("f")).await;
+        assert!(matches!(found, Err(FsError::NotFound)), "{place}: {found:?}");
+        world.engine.forget(above, 1);
+        world.engine.write_directory_times().await;
+        assert_eq!((marks(&world).await, world.engine.usage()), (0, (0, 0)), "{place}");
+    }
+}
+
 #[tokio::test]
 async fn a_removed_file_goes_although_the_kernel_forgot_it_before_its_close() {
     let world = start().await;
@@ -183,22 +218,23 @@ async fn listed(world: &World) -> Vec<(String, Kind, Kind)> {
     entries
 }
 
-/// Also if the listing has its prefix on another page than the blob.
+/// Also if the listing has its prefix on another page than the blob, whatever is between the two.
 #[tokio::test]
 async fn a_blob_that_is_also_a_prefix_is_listed_as_a_directory() {
-    for between in [0, 3, 1023, 1500] {
+    for (between, below) in [(0, ""), (3, ""), (1023, ""), (1500, ""), (1023, "/f"), (1500, "/f")] {
         let world = start().await;
         for name in ["before", "both", "both/inner", "later", "plain"] {
             world.put_blob(name).await;
         }
         for number in 0..between {
-            world.put_blob(&format!("both-{number:04}")).await;
+            world.put_blob(&format!("both-{number:04}{below}")).await;
         }
         let entries = listed(&world).await;
         assert_eq!(entries.len(), between + 4);
         for (name, kind, told) in entries {
-            let expected = if name == "both" { Kind::Directory } else { Kind::File };
-            assert_eq!((kind, told), (expected, expected), "{name}, {between} between");
+            let is_directory = name == "both" || (name.starts_with("both-") && !below.is_empty());
+            let expected = if is_directory { Kind::Directory } else { Kind::File };
+            assert_eq!((kind, told), (expected, expected), "{name}, {between} between{below}");
         }
     }
 }
