@@ -184,9 +184,8 @@ impl Engine {
     ) -> Result<Created> {
         let store = self.local()?;
         // A file that is made with set-id bits loses them with a write, of which the kernel would not tell.
-        let kernel_allowed = self.kernel_may_write()
-            && !attributes.has_set_id()
-            && !self.habits.makes_small_files(caller.pid);
+        let kernel_allowed =
+            self.kernel_may_write() && !attributes.has_set_id() && !self.habits.makes_small_files(caller.pid);
         // First what may fail (no descriptor is left): the name must not be there when the create is refused.
         let content = self.fresh_content(store, kernel_allowed)?;
         let new = NewContent { metadata: attributes.to_metadata(), ..NewContent::default() };

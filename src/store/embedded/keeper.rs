@@ -12,20 +12,11 @@ use crate::store::{Progress, Result, StoreError, crash_point};
 
 use super::EmbeddedStore;
 use super::committer::{persist, sync_folders};
+use super::compactor::Compactor;
 use super::content::{FOLDERS, Files, folder_name};
 use super::kv::{Kv, Space};
 use super::parts::Parts;
 use super::purge::Purged;
-
-/// Removed keys slow listing down, each a little: past this many a key space is rewritten.
-const REMOVED_KEYS: u64 = 50_000;
-
-/// So many removed keys of a space that is looked into by key only are worth a table of their own. The library merges
-/// every four of them with the values they remove: what waits for that is at most 640 MiB of small contents.
-const REMOVED_VALUES: u64 = 10_000;
-
-/// Compaction takes at most one part in so many of the time.
-const COMPACTION_PART: u32 = 10;
 
 /// How often the thread looks for work that nobody announces.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -124,7 +115,7 @@ impl Work {
         *self.shared.cleaning.lock() = cleaned;
         self.shared.cleaned.notify_all();
         let mut checkpointed = Instant::now();
-        let mut compact_after = Instant::now();
+        let mut compactor = Compactor::new(Arc::clone(&self.kv), Weak::clone(&self.store));
         let mut look_for_stale = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             remove_doomed(&self.kv, &self.files, LOOK_EVERY.min(self.checkpoint_every));
@@ -132,9 +123,7 @@ impl Work {
                 self.checkpoint();
                 checkpointed = Instant::now();
             }
-            if Instant::now() >= compact_after {
-                compact_after = Instant::now() + self.compact() * COMPACTION_PART;
-            }
+            compactor.look();
             self.purge();
             if Instant::now() >= look_for_stale {
                 look_for_stale = Instant::now() + STALE_EVERY;
@@ -150,41 +139,6 @@ impl Work {
         if let Err(error) = checkpoint(&self.kv, &self.files, |_| {}) {
             tracing::error!(%error, "a checkpoint failed and will be tried again");
         }
-    }
-
-    /// Does away with removed keys where there are many; answers how long that took.
-    fn compact(&self) -> Duration {
-        let started = Instant::now();
-        for space in Space::ALL {
-            if self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if let Err(error) = self.compact_one(space) {
-                tracing::warn!(%error, ?space, "a compaction failed");
-            }
-        }
-        started.elapsed()
-    }
-
-    /// Only spaces that are listed are rewritten as a whole: the others may be many times as big, and a removed key
-    /// slows nothing down there.
-    fn compact_one(&self, space: Space) -> Result<()> {
-        let removed = self.kv.removed(space);
-        match space {
-            Space::Names | Space::Misc if removed >= REMOVED_KEYS && self.has_room_for(space)? => {
-                Ok(self.kv.compact(space)?)
-            }
-            Space::Inline | Space::Contents if removed >= REMOVED_VALUES => {
-                Ok(self.kv.write_removed(space)?)
-            }
-            Space::Names | Space::Misc | Space::Inline | Space::Contents => Ok(()),
-        }
-    }
-
-    /// Whether a second copy of a space fits on the disk: a compaction that fills it would make every write fail.
-    fn has_room_for(&self, space: Space) -> Result<bool> {
-        let Some(store) = self.store.upgrade() else { return Ok(false) };
-        Ok(self.kv.table_bytes(space)? <= store.space.left()?)
     }
 
     fn purge(&self) {
@@ -292,45 +246,4 @@ fn sync_file_system(files: &Files) -> Result<()> {
     let failed = |error| StoreError::io("sync the file system", error);
     let folder = fs::File::open(files.folder()).map_err(failed)?;
     nix::unistd::syncfs(folder).map_err(|errno| failed(errno.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::kv::Batch;
-    use super::super::{EmbeddedOptions, EmbeddedStore};
-    use super::*;
-
-    fn remove(kv: &Kv, space: Space, keys: u64) {
-        let mut batch = Batch::default();
-        (0..keys).for_each(|key| batch.remove(space, key.to_be_bytes()));
-        kv.commit(batch).unwrap();
-    }
-
-    #[test]
-    fn a_space_is_rewritten_only_with_room_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
-        store.keeper.stop(&store.files);
-        let work = Work {
-            store: Arc::downgrade(&store.parts),
-            kv: Arc::clone(&store.kv),
-            files: Arc::clone(&store.files),
-            shared: Arc::default(),
-            checkpoint_every: LOOK_EVERY,
-        };
-        // Something to rewrite.
-        remove(&work.kv, Space::Names, 1);
-        work.kv.write_removed(Space::Names).unwrap();
-        remove(&work.kv, Space::Names, REMOVED_KEYS);
-        remove(&work.kv, Space::Inline, REMOVED_VALUES);
-        store.space.pretend_tight();
-        let started = Instant::now();
-        while work.kv.table_bytes(Space::Names).unwrap() == 0 {
-            assert!(started.elapsed() < Duration::from_secs(30), "nothing is written out");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        work.compact();
-        assert_eq!(work.kv.removed(Space::Names), REMOVED_KEYS);
-        assert_eq!(work.kv.removed(Space::Inline), 0, "what is not rewritten needs no room");
-    }
 }

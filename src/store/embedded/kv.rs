@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
@@ -38,7 +39,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::store::StoreError;
 
 use super::journal::Journal;
+use super::reclaim::Tables;
 use super::torn;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a reopen waits for running listings to let go of the old handle.
 const REOPEN_WAIT: Duration = Duration::from_secs(10);
@@ -53,6 +58,9 @@ const REOPEN_WAIT: Duration = Duration::from_secs(10);
 /// three, 1.4 to 1.6 s with four. While a space is rewritten by [`Kv::compact`] they wait for that, however many they
 /// are, and the first one goes round.
 const WORKERS: usize = 4;
+
+/// Bytes of a table: the library's own choice.
+pub(super) const TABLE_BYTES: u64 = 64 << 20;
 
 /// Files the library keeps open at most.
 const OPEN_FILES: usize = 256;
@@ -115,6 +123,8 @@ pub(super) struct KvOptions {
     pub(super) cache: u64,
     /// Bytes a key space collects in memory before it is written out.
     pub(super) memtable: u64,
+    /// Bytes a table may have. The store must have been made with the same.
+    pub(super) table: u64,
     /// Whether the last process did not close the database, so that what it did not sync may be lost in part.
     pub(super) after_crash: bool,
 }
@@ -245,8 +255,7 @@ impl Handles {
             }
             opened => opened?,
         };
-        let open =
-            |(space, name): (Space, &str)| db.keyspace(name, || space_options(space, options.memtable));
+        let open = |(space, name): (Space, &str)| db.keyspace(name, || space_options(space, options));
         let [a, b, c, d] = SPACES.map(open);
         let spaces = [a?, b?, c?, d?];
         let filled = spaces.each_ref().map(|space| space.tree.active_memtable().size());
@@ -310,8 +319,10 @@ fn open_library(path: &Path, options: KvOptions, workers: usize) -> Result<Datab
         .open()
 }
 
-fn space_options(space: Space, memtable: u64) -> KeyspaceCreateOptions {
-    let options = KeyspaceCreateOptions::default().max_memtable_size(memtable.saturating_mul(LIBRARY_LIMIT));
+fn space_options(space: Space, options: KvOptions) -> KeyspaceCreateOptions {
+    let options = KeyspaceCreateOptions::default()
+        .max_memtable_size(options.memtable.saturating_mul(LIBRARY_LIMIT))
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(options.table)));
     match space {
         Space::Names => options.data_block_compression_policy(CompressionPolicy::disabled()),
         Space::Inline => options.data_block_size_policy(BlockSizePolicy::all(16 << 10)),
@@ -329,7 +340,9 @@ pub(super) struct Kv {
     /// Empty only after a reopen failed; the next use tries again.
     state: RwLock<Option<Arc<Handles>>>,
     reopened: AtomicU64,
+    /// Keys removed since the last rewrite, and since they were last written out.
     removed: [AtomicU64; SPACES.len()],
+    unwritten: [AtomicU64; SPACES.len()],
     /// How many commits have ended, and how many of them a finished sync has covered. A file that the last commit made
     /// useless may be removed only when they are equal: while a sync is still running, they are not.
     committed: AtomicU64,
@@ -350,6 +363,7 @@ impl Kv {
             state: RwLock::new(Some(Arc::new(handles))),
             reopened: AtomicU64::new(0),
             removed: Default::default(),
+            unwritten: Default::default(),
             // What was there before may not be on the disk.
             committed: AtomicU64::new(1),
             synced: AtomicU64::new(0),
@@ -406,6 +420,7 @@ impl Kv {
                 Change::Put(space, key, value) => library_batch.insert(handles.space(space), key, value),
                 Change::Remove(space, key) => {
                     self.removed[space as usize].fetch_add(1, Ordering::Relaxed);
+                    self.unwritten[space as usize].fetch_add(1, Ordering::Relaxed);
                     library_batch.remove(handles.space(space), key);
                 }
             }
@@ -446,6 +461,7 @@ impl Kv {
         for (space, _) in SPACES.into_iter().filter(|(space, _)| which(*space)) {
             handles.space(space).rotate_memtable()?;
             filled[space as usize] = 0;
+            self.unwritten[space as usize].store(0, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -473,7 +489,7 @@ impl Kv {
         self.with(|handles| Ok(View { snapshot: handles.db.snapshot(), handles: Arc::clone(handles) }))
     }
 
-    /// Keys removed from `space` since its last compaction (or the start).
+    /// Keys removed from `space` since it was last rewritten (or the start).
     pub(super) fn removed(&self, space: Space) -> u64 {
         self.removed[space as usize].load(Ordering::Relaxed)
     }
@@ -483,10 +499,35 @@ impl Kv {
         self.with(|handles| Ok(handles.space(space).disk_space()))
     }
 
-    /// Rewrites `space` without its removed keys. Takes a second per million keys, and as much room as the space has;
-    /// reads and writes go on.
+    /// What is known of `space` without reading it.
+    pub(super) fn tables(&self, space: Space) -> Result<Tables, KvError> {
+        self.with(|handles| {
+            let memory = handles.filled.lock()[space as usize];
+            let unwritten = self.unwritten[space as usize].load(Ordering::Relaxed);
+            let mut tables = Tables { memory, unwritten, table: self.options.table, ..Tables::default() };
+            for (level, runs) in handles.space(space).tree.current_version().iter_levels().enumerate() {
+                for table in runs.iter().flat_map(|run| run.iter()) {
+                    let known = &table.metadata;
+                    tables.bytes += known.file_size;
+                    tables.fresh += if level == 0 { known.file_size } else { 0 };
+                    tables.values += known.item_count.saturating_sub(known.tombstone_count);
+                    tables.removed += known.tombstone_count;
+                }
+            }
+            Ok(tables)
+        })
+    }
+
+    /// Rewrites `space` without its removed keys. Takes a second per million keys, and as much room as what is left of
+    /// it; reads and writes go on. Keys that somebody's older [`View`] still sees stay.
     pub(super) fn compact(&self, space: Space) -> Result<(), KvError> {
-        let handles = self.seal_one(space)?;
+        self.removed[space as usize].store(0, Ordering::Relaxed);
+        let handles = self.seal_some(|handles| {
+            // The library drops what was removed before a space was last sealed, and after a start nothing was. An
+            // empty space cannot be sealed, so the others are.
+            let is_empty = handles.space(space).tree.active_memtable().is_empty();
+            move |other| is_empty || other == space
+        })?;
         handles.wait_until_written(space, self.patience)?;
         Ok(handles.space(space).major_compact()?)
     }
@@ -494,14 +535,16 @@ impl Kv {
     /// Has what is in memory of `space` written to a table, so that its removed keys soon meet their values in one of
     /// the library's own small compactions.
     pub(super) fn write_removed(&self, space: Space) -> Result<(), KvError> {
-        self.seal_one(space).map(drop)
+        self.seal_some(|_| move |other| other == space).map(drop)
     }
 
-    fn seal_one(&self, space: Space) -> Result<Arc<Handles>, KvError> {
+    fn seal_some<W: Fn(Space) -> bool>(
+        &self,
+        which: impl FnOnce(&Handles) -> W,
+    ) -> Result<Arc<Handles>, KvError> {
         let sealed = self.with(|handles| {
             let mut filled = handles.filled.lock();
-            self.removed[space as usize].store(0, Ordering::Relaxed);
-            self.seal(handles, &mut filled, |other| other == space)?;
+            self.seal(handles, &mut filled, which(handles))?;
             Ok(Arc::clone(handles))
         });
         sealed.inspect_err(|error| self.start_over(error))
@@ -582,158 +625,5 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.0.as_mut()?.next()?.into_inner();
         Some(pair.map(|(key, value)| (Value(key), Value(value))).map_err(KvError::from))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: u64 = 64 << 10;
-    const OPTIONS: KvOptions = KvOptions { cache: 1 << 20, memtable: LIMIT, after_crash: false };
-
-    fn batch(number: u64, bytes: usize) -> Batch {
-        let mut batch = Batch::default();
-        batch.put(Space::Names, number.to_be_bytes(), vec![1; bytes]);
-        batch.put(Space::Inline, number.to_be_bytes(), vec![2; bytes / 3]);
-        batch.remove(Space::Contents, number.to_be_bytes());
-        batch
-    }
-
-    /// What the library counts as in memory, and what we do.
-    fn counted(kv: &Kv) -> (Sizes, Sizes) {
-        let state = kv.state.read();
-        let handles = state.as_ref().unwrap();
-        (handles.spaces.each_ref().map(|space| space.tree.active_memtable().size()), *handles.filled.lock())
-    }
-
-    #[test]
-    fn we_seal_before_the_library_would() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        let mut sealed = 0;
-        for number in 0..2000 {
-            let (_, before) = counted(&kv);
-            kv.commit(batch(number, (number % 7 * 100) as usize)).unwrap();
-            let (library, ours) = counted(&kv);
-            for space in 0..SPACES.len() {
-                assert!(library[space] <= ours[space] && ours[space] <= LIMIT, "{library:?} {ours:?}");
-                sealed += u64::from(ours[space] < before[space]);
-            }
-        }
-        assert!(sealed > 10, "sealed {sealed} times");
-        // What was in memory is counted again after a start.
-        kv.close();
-        let (library, ours) = counted(&Kv::open(folder.path(), OPTIONS).unwrap());
-        assert_eq!(library, ours);
-        assert!(ours.iter().sum::<u64>() > 0);
-    }
-
-    #[test]
-    fn a_batch_may_be_bigger_than_what_fits() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        for number in 0..20 {
-            kv.commit(batch(number, 10 * LIMIT as usize)).unwrap();
-            kv.commit(batch(100 + number, 100)).unwrap();
-        }
-        let view = kv.view().unwrap();
-        assert_eq!(view.range(Space::Names, &[], None).count(), 40);
-    }
-
-    #[test]
-    fn what_is_sealed_was_synced() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        let none = kv.synced.load(Ordering::Acquire);
-        kv.commit(batch(0, 100)).unwrap();
-        assert_eq!(kv.synced.load(Ordering::Acquire), none);
-        kv.compact(Space::Names).unwrap();
-        assert!(!kv.is_dirty(), "sealed by a compaction");
-        let mut number = 1;
-        loop {
-            let (_, before) = counted(&kv);
-            kv.commit(batch(number, 1000)).unwrap();
-            number += 1;
-            let (_, after) = counted(&kv);
-            if after[Space::Names as usize] < before[Space::Names as usize] {
-                break;
-            }
-        }
-        // All but the last, which came after.
-        let (synced, committed) = (kv.synced.load(Ordering::Acquire), kv.committed.load(Ordering::Acquire));
-        assert_eq!(synced + 1, committed);
-    }
-
-    /// A database whose workers have ended.
-    fn without_workers(folder: &Path) -> Kv {
-        let mut kv = Kv::open(folder, OPTIONS).unwrap();
-        kv.patience = Duration::from_millis(50);
-        wait_for_others(kv.state.write().take());
-        let handles = Handles::open_with(folder, OPTIONS, 0).unwrap();
-        *kv.state.write() = Some(Arc::new(handles));
-        kv
-    }
-
-    #[test]
-    fn a_commit_does_not_wait_for_workers_that_have_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = without_workers(folder.path());
-        let (tell, told) = std::sync::mpsc::channel();
-        let writer = std::thread::spawn(move || {
-            let mut stored = Vec::new();
-            for number in 0..1000 {
-                if kv.commit(batch(number, 1000)).is_ok() {
-                    stored.push(number);
-                }
-            }
-            tell.send((kv, stored)).unwrap();
-        });
-        let (kv, stored) = told.recv_timeout(Duration::from_secs(60)).expect("a commit never came back");
-        writer.join().unwrap();
-        // One was refused; then the database was opened again, with workers.
-        assert_eq!((stored.len(), kv.reopened()), (999, 1));
-        for number in stored {
-            assert!(kv.get(Space::Names, &number.to_be_bytes()).unwrap().is_some(), "{number} is lost");
-        }
-    }
-
-    #[test]
-    fn removed_values_give_their_room_back_without_a_rewrite_of_all() {
-        const VALUES: u64 = 200;
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), KvOptions { memtable: 8 << 20, ..OPTIONS }).unwrap();
-        let noise = |number: u64| {
-            let words = (0..512).map(|word| xxhash_rust::xxh3::xxh3_64_with_seed(&[], number << 16 | word));
-            words.flat_map(u64::to_be_bytes).collect::<Vec<u8>>()
-        };
-        let mut put = Batch::default();
-        (0..VALUES).for_each(|number| put.put(Space::Inline, number.to_be_bytes(), noise(number)));
-        kv.commit(put).unwrap();
-        kv.write_removed(Space::Inline).unwrap();
-        let bytes = || kv.table_bytes(Space::Inline).unwrap();
-        let wait_for = |what: &str, done: &dyn Fn() -> bool| {
-            let started = Instant::now();
-            while !done() {
-                assert!(started.elapsed() < Duration::from_secs(30), "{what}: {} bytes", bytes());
-                std::thread::sleep(LOOK_EVERY);
-            }
-        };
-        wait_for("written", &|| bytes() > VALUES * 4096);
-        for part in 0..4 {
-            let mut remove = Batch::default();
-            (0..VALUES)
-                .filter(|number| number % 4 == part)
-                .for_each(|number| remove.remove(Space::Inline, number.to_be_bytes()));
-            kv.commit(remove).unwrap();
-            kv.write_removed(Space::Inline).unwrap();
-            // Two that are sealed at once would get into one table.
-            let written = || {
-                let state = kv.state.read();
-                state.as_ref().unwrap().space(Space::Inline).sealed_memtable_count() == 0
-            };
-            wait_for("written", &written);
-        }
-        wait_for("removed", &|| bytes() < VALUES * 1024);
     }
 }

@@ -24,6 +24,9 @@ const ASK_AFTER: u32 = 256;
 const RESERVE_MAX: u64 = 64 << 20;
 const RESERVE_PART: u64 = 16;
 
+/// One part in so many of the reserve is for deletes alone.
+const DELETES_PART: u64 = 8;
+
 /// Size of the ballast, but no more than a part of the disk.
 const BALLAST_MAX: u64 = 8 << 20;
 const BALLAST_PART: u64 = 32;
@@ -151,6 +154,12 @@ impl SpaceGuard {
     pub(super) fn left(&self) -> Result<u64> {
         let space = self.ask()?;
         Ok(space.available.saturating_sub(reserve(&space)))
+    }
+
+    /// How much there is for work that frees more than it takes: the reserve but for what deletes need meanwhile.
+    pub(super) fn left_for_upkeep(&self) -> Result<u64> {
+        let space = self.ask()?;
+        Ok(space.available.saturating_sub(reserve(&space) / DELETES_PART))
     }
 
     /// Room as the system sees it.
