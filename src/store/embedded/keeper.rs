@@ -119,16 +119,20 @@ impl Work {
         let mut look_for_stale = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             remove_doomed(&self.kv, &self.files, LOOK_EVERY.min(self.checkpoint_every));
-            if checkpointed.elapsed() >= self.checkpoint_every {
-                self.checkpoint();
-                checkpointed = Instant::now();
-            }
+            self.checkpoint_if_due(&mut checkpointed);
             compactor.look();
-            self.purge();
+            self.purge(&mut checkpointed);
             if Instant::now() >= look_for_stale {
                 look_for_stale = Instant::now() + STALE_EVERY;
                 self.drop_stale_blocks();
             }
+        }
+    }
+
+    fn checkpoint_if_due(&self, last: &mut Instant) {
+        if last.elapsed() >= self.checkpoint_every {
+            self.checkpoint();
+            *last = Instant::now();
         }
     }
 
@@ -141,12 +145,17 @@ impl Work {
         }
     }
 
-    fn purge(&self) {
+    /// Empties deleted containers. That can take long, so what is due meanwhile is done meanwhile; above all, the files
+    /// of a big container are more than can wait to be removed.
+    fn purge(&self, checkpointed: &mut Instant) {
         let mut purged = Purged::default();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let Some(store) = self.store.upgrade().map(EmbeddedStore::keeper_user) else { return };
             match store.purge_some(&mut purged) {
-                Ok(true) => {}
+                Ok(true) => {
+                    remove_doomed(&self.kv, &self.files, Duration::ZERO);
+                    self.checkpoint_if_due(checkpointed);
+                }
                 Ok(false) => return,
                 Err(error) => {
                     tracing::error!(%error, "a deleted container could not be emptied");
@@ -246,4 +255,45 @@ fn sync_file_system(files: &Files) -> Result<()> {
     let failed = |error| StoreError::io("sync the file system", error);
     let folder = fs::File::open(files.folder()).map_err(failed)?;
     nix::unistd::syncfs(folder).map_err(|errno| failed(errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Bench, block_on, share, small};
+    use super::*;
+    use crate::store::{BlobStore, Preconditions};
+
+    /// The keeper's work, with nobody doing it.
+    fn idle(bench: &Bench, checkpoint_every: Duration) -> Work {
+        let store = &bench.store;
+        store.keeper.stop(&store.files);
+        Work {
+            store: Arc::downgrade(&store.parts),
+            kv: Arc::clone(&store.kv),
+            files: Arc::clone(&store.files),
+            shared: Arc::default(),
+            checkpoint_every,
+        }
+    }
+
+    fn content_files(files: &Files) -> usize {
+        let folders = fs::read_dir(files.folder()).unwrap();
+        folders.map(|folder| fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+    }
+
+    #[test]
+    fn files_are_removed_and_checkpoints_made_while_a_container_is_emptied() {
+        let bench = Bench::new(small());
+        let work = idle(&bench, Duration::ZERO);
+        (0..600).for_each(|number| drop(bench.put(&format!("f{number}"), &[1; 100])));
+        assert!(content_files(&work.files) >= 600);
+        block_on(bench.store.delete_container(&share(), &Preconditions::default())).unwrap();
+        block_on(bench.store.create_container(&share(), Default::default(), Default::default())).unwrap();
+        bench.put("other", &[1; 100]);
+        assert!(!work.files.unsynced().is_empty());
+        work.purge(&mut Instant::now());
+        assert_eq!(content_files(&work.files), 1, "files wait for the end of the purge");
+        assert!(work.files.unsynced().is_empty(), "no checkpoint was made");
+        bench.assert_clean();
+    }
 }
