@@ -211,13 +211,22 @@ impl Work {
 pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
     let doomed = files.take_doomed(wait);
     if !doomed.is_empty()
-        && kv.is_dirty()
-        && let Err(error) = sync_folders(files).and_then(|()| Ok(kv.sync()?))
+        && let Err(error) = settle_removals(kv, files)
     {
         tracing::error!(%error, "content files that are no longer used stay for now");
         return files.put_off();
     }
     files.remove_all(doomed);
+}
+
+/// The names of new files come to the disk even if no record has to: a record that was synced as part of something else
+/// may name one of them instead of a file that goes now.
+fn settle_removals(kv: &Kv, files: &Files) -> Result<()> {
+    sync_folders(files)?;
+    if kv.is_dirty() {
+        kv.sync()?;
+    }
+    Ok(())
 }
 
 /// Makes everything committed so far survive a power loss: contents first, then the records that name them.
@@ -263,6 +272,9 @@ mod tests {
     use super::*;
     use crate::store::{BlobStore, Preconditions};
 
+    /// Longer than any of these tests may take.
+    const FOREVER: Duration = Duration::from_secs(600);
+
     /// The keeper's work, with nobody doing it.
     fn idle(bench: &Bench, checkpoint_every: Duration) -> Work {
         let store = &bench.store;
@@ -295,5 +307,24 @@ mod tests {
         assert_eq!(content_files(&work.files), 1, "files wait for the end of the purge");
         assert!(work.files.unsynced().is_empty(), "no checkpoint was made");
         bench.assert_clean();
+    }
+
+    #[test]
+    fn names_of_new_files_are_on_the_disk_before_old_files_go() {
+        let bench = Bench::new(small());
+        let work = idle(&bench, FOREVER);
+        bench.put("f", &[1; 100]);
+        bench.put("f", &[2; 100]);
+        // As when a key space is sealed: the records are on the disk, the names of the files are not.
+        work.kv.sync().unwrap();
+        remove_doomed(&work.kv, &work.files, Duration::ZERO);
+        assert_eq!(content_files(&work.files), 1);
+        let left = std::cell::Cell::new(0);
+        let synced = work.files.unsynced().sync_folders(|_| {
+            left.set(left.get() + 1);
+            Ok::<(), StoreError>(())
+        });
+        synced.unwrap();
+        assert_eq!(left.get(), 0, "a folder was not synced");
     }
 }
