@@ -88,6 +88,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const SEALED_MAX: usize = 3;
 const UNMERGED_MAX: usize = 20;
 
+/// The library queues merges only after it wrote a table, so with nothing to write none may be coming. If nothing
+/// changed for so long, a space is sealed all the same while fewer tables than this are to be merged.
+const UNMERGED_LAST: usize = 28;
+const MERGE_WAIT: Duration = Duration::from_millis(100);
+
 /// The key spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
@@ -262,39 +267,49 @@ impl Handles {
         Ok(Self { db, spaces, filled: Mutex::new(filled) })
     }
 
+    /// How many sealed parts of a space are to be written, and how many tables to be merged.
+    fn left(&self, space: Space) -> (usize, usize) {
+        let space = self.space(space);
+        (space.sealed_memtable_count(), space.tree.l0_run_count())
+    }
+
+    /// Whether a space can be sealed and written to without waiting.
+    fn is_sealable(&self, space: Space) -> bool {
+        let (sealed, unmerged) = self.left(space);
+        sealed < SEALED_MAX && unmerged < UNMERGED_MAX
+    }
+
     /// Waits until a table has what was sealed of a space.
     fn wait_until_written(&self, space: Space, patience: Duration) -> Result<(), KvError> {
-        self.wait_for_workers(space, patience, |sealed, _| sealed == 0)
+        self.wait_for_workers(space, patience, |_| self.left(space).0 == 0)
     }
 
     /// Waits until a space can be sealed and written to without waiting inside the library.
     fn wait_until_sealable(&self, space: Space, patience: Duration) -> Result<(), KvError> {
-        self.wait_for_workers(space, patience, |sealed, unmerged| {
-            sealed < SEALED_MAX && unmerged < UNMERGED_MAX
+        self.wait_for_workers(space, patience, |idle| {
+            let (sealed, unmerged) = self.left(space);
+            let is_idle = sealed == 0 && idle >= MERGE_WAIT;
+            self.is_sealable(space) || is_idle && unmerged < UNMERGED_LAST
         })
     }
 
     /// Waits until enough of a space is written and merged; not after the workers have failed, and only while they get
-    /// on.
+    /// on. `enough` is told for how long they have not.
     fn wait_for_workers(
         &self,
         space: Space,
         patience: Duration,
-        enough: impl Fn(usize, usize) -> bool,
+        enough: impl Fn(Duration) -> bool,
     ) -> Result<(), KvError> {
-        let left = || {
-            let space = self.space(space);
-            (space.sealed_memtable_count(), space.tree.l0_run_count())
-        };
-        let (mut last, mut since) = (left(), Instant::now());
-        while !enough(last.0, last.1) {
+        let (mut last, mut since) = (self.left(space), Instant::now());
+        while !enough(since.elapsed()) {
             // Moves nothing to the disk, but says whether a worker has failed.
             self.db.persist(PersistMode::Buffer)?;
             if since.elapsed() > patience {
                 return Err(KvError::Io(io::Error::other("the database writes nothing out")));
             }
             std::thread::sleep(LOOK_EVERY);
-            let now = left();
+            let now = self.left(space);
             if now != last {
                 (last, since) = (now, Instant::now());
             }
@@ -522,30 +537,32 @@ impl Kv {
     /// it; reads and writes go on. Keys that somebody's older [`View`] still sees stay.
     pub(super) fn compact(&self, space: Space) -> Result<(), KvError> {
         self.removed[space as usize].store(0, Ordering::Relaxed);
-        let handles = self.seal_some(|handles| {
-            // The library drops what was removed before a space was last sealed, and after a start nothing was. An
-            // empty space cannot be sealed, so the others are.
-            let is_empty = handles.space(space).tree.active_memtable().is_empty();
-            move |other| is_empty || other == space
-        })?;
+        let handles = self.seal_for_rewrite(space)?;
         handles.wait_until_written(space, self.patience)?;
         Ok(handles.space(space).major_compact()?)
     }
 
-    /// Has what is in memory of `space` written to a table, so that its removed keys soon meet their values in one of
-    /// the library's own small compactions.
-    pub(super) fn write_removed(&self, space: Space) -> Result<(), KvError> {
-        self.seal_some(|_| move |other| other == space).map(drop)
-    }
-
-    fn seal_some<W: Fn(Space) -> bool>(
-        &self,
-        which: impl FnOnce(&Handles) -> W,
-    ) -> Result<Arc<Handles>, KvError> {
+    /// The library drops only what was removed before it last sealed a space, and after a start it has sealed none. A
+    /// space with nothing in memory cannot be sealed, so the others are.
+    fn seal_for_rewrite(&self, space: Space) -> Result<Arc<Handles>, KvError> {
         let sealed = self.with(|handles| {
             let mut filled = handles.filled.lock();
-            self.seal(handles, &mut filled, which(handles))?;
+            let is_empty = handles.space(space).tree.active_memtable().is_empty();
+            self.seal(handles, &mut filled, |other| is_empty || other == space)?;
             Ok(Arc::clone(handles))
+        });
+        sealed.inspect_err(|error| self.start_over(error))
+    }
+
+    /// Has what is in memory of `space` written to a table, so that its removed keys soon meet their values in one of
+    /// the library's own small compactions. Leaves it if that had to wait: everybody who writes would wait along.
+    pub(super) fn write_removed(&self, space: Space) -> Result<(), KvError> {
+        let sealed = self.with(|handles| {
+            let mut filled = handles.filled.lock();
+            if !handles.is_sealable(space) {
+                return Ok(());
+            }
+            self.seal(handles, &mut filled, |other| other == space)
         });
         sealed.inspect_err(|error| self.start_over(error))
     }

@@ -150,3 +150,30 @@ fn removed_values_give_their_room_back_without_a_rewrite_of_all() {
     }
     wait_for("removed", &|| bytes() < VALUES * 1024);
 }
+
+/// Tables that nobody merges.
+fn write_tables(kv: &Kv, tables: usize) {
+    for _ in 0..tables {
+        kv.commit(batch(0, 10)).unwrap();
+        let state = kv.state.read();
+        state.as_ref().unwrap().space(Space::Names).tree.flush_active_memtable(0).unwrap();
+    }
+}
+
+#[test]
+fn a_merge_that_nobody_queued_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kv = without_workers(folder.path());
+    kv.patience = Duration::from_secs(1);
+    write_tables(&kv, UNMERGED_MAX);
+    let handles = Arc::clone(kv.state.read().as_ref().unwrap());
+    assert_eq!(handles.left(Space::Names), (0, UNMERGED_MAX));
+    // What nobody needs now is left for later.
+    kv.commit(batch(0, 10)).unwrap();
+    kv.write_removed(Space::Names).unwrap();
+    assert_eq!(handles.left(Space::Names), (0, UNMERGED_MAX), "sealed too early");
+    handles.wait_until_sealable(Space::Names, kv.patience).expect("it waits for a merge that never comes");
+    // The library itself would halt soon.
+    write_tables(&kv, UNMERGED_LAST - UNMERGED_MAX);
+    assert!(handles.wait_until_sealable(Space::Names, kv.patience).is_err());
+}
