@@ -354,6 +354,10 @@ pub(super) struct Kv {
     patience: Duration,
     /// Empty only after a reopen failed; the next use tries again.
     state: RwLock<Option<Arc<Handles>>>,
+    /// Held during a rewrite, which keeps the database open: it cannot be opened anew before.
+    rewriting: Mutex<()>,
+    /// To be opened anew after the rewrite.
+    reopen_due: AtomicBool,
     reopened: AtomicU64,
     /// Keys removed since the last rewrite, and since they were last written out.
     removed: [AtomicU64; SPACES.len()],
@@ -376,6 +380,8 @@ impl Kv {
             options,
             patience: WORKERS_WAIT,
             state: RwLock::new(Some(Arc::new(handles))),
+            rewriting: Mutex::new(()),
+            reopen_due: AtomicBool::new(false),
             reopened: AtomicU64::new(0),
             removed: Default::default(),
             unwritten: Default::default(),
@@ -536,6 +542,16 @@ impl Kv {
     /// Rewrites `space` without its removed keys. Takes a second per million keys, and as much room as what is left of
     /// it; reads and writes go on. Keys that somebody's older [`View`] still sees stay.
     pub(super) fn compact(&self, space: Space) -> Result<(), KvError> {
+        let rewriting = self.rewriting.lock();
+        let done = self.rewrite(space);
+        drop(rewriting);
+        if self.reopen_due.load(Ordering::Acquire) {
+            self.reopen_or_log();
+        }
+        done
+    }
+
+    fn rewrite(&self, space: Space) -> Result<(), KvError> {
         self.removed[space as usize].store(0, Ordering::Relaxed);
         let handles = self.seal_for_rewrite(space)?;
         handles.wait_until_written(space, self.patience)?;
@@ -575,12 +591,23 @@ impl Kv {
     /// After a failed write the library refuses all others: open again, so that the next one has a chance.
     fn start_over(&self, error: &KvError) {
         tracing::error!(path = %self.path.display(), %error, "a database write failed; opening the database again");
+        self.reopen_or_log();
+    }
+
+    fn reopen_or_log(&self) {
         if let Err(error) = self.reopen() {
             tracing::error!(path = %self.path.display(), %error, "the database could not be opened again");
         }
     }
 
+    /// Opens the database anew. Not during a rewrite: the old handle still reads, and the rewrite's end does it.
     fn reopen(&self) -> Result<(), KvError> {
+        // Before the look at the rewrite, or its end could miss it.
+        self.reopen_due.store(true, Ordering::Release);
+        let Some(_none) = self.rewriting.try_lock() else {
+            return Err(KvError::Io(io::Error::other("it is being rewritten; that comes first")));
+        };
+        self.reopen_due.store(false, Ordering::Release);
         let mut state = self.state.write();
         if self.closed.load(Ordering::Relaxed) {
             return Err(closed());

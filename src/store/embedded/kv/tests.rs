@@ -177,3 +177,23 @@ fn a_merge_that_nobody_queued_is_not_waited_for() {
     write_tables(&kv, UNMERGED_LAST - UNMERGED_MAX);
     assert!(handles.wait_until_sealable(Space::Names, kv.patience).is_err());
 }
+
+#[test]
+fn a_write_that_fails_during_a_rewrite_ends_no_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let kv = Kv::open(folder.path(), OPTIONS).unwrap();
+    kv.commit(batch(1, 10)).unwrap();
+    let read = || kv.get(Space::Names, &1u64.to_be_bytes());
+    let rewriting = kv.rewriting.lock();
+    // What a rewrite has in its hands.
+    let handles = Arc::clone(kv.state.read().as_ref().unwrap());
+    kv.start_over(&KvError::Full);
+    assert!(read().unwrap().is_some());
+    assert_eq!(kv.reopened(), 0);
+    drop((handles, rewriting));
+    kv.compact(Space::Names).unwrap();
+    assert_eq!(kv.reopened(), 1, "it is opened anew after the rewrite");
+    assert!(read().unwrap().is_some());
+    kv.compact(Space::Names).unwrap();
+    assert_eq!(kv.reopened(), 1);
+}
