@@ -41,8 +41,7 @@ impl EmbeddedStore {
             let mut made = Vec::with_capacity(versions.len());
             for (at, adopted, conditions) in versions {
                 let root = self.container(&at.container)?.root;
-                let spot = tx.locate_or_make(root, at.name.as_str())?;
-                let found = tx.presence(&spot, root, &at)?;
+                let (_, found) = tx.look(root, &at)?;
                 if judge_write(&conditions, tx.now, WriteKind::Create, &found).is_err() {
                     made.push(None);
                     continue;
@@ -50,6 +49,7 @@ impl EmbeddedStore {
                 let Adopted { size, created, modified, new } = adopted;
                 let hole = (size > 0).then_some(Extent { len: size, source: None });
                 let body = Body::Pieces(hole.into_iter().collect());
+                let spot = tx.locate_or_make(root, at.name.as_str())?;
                 tx.put_version(&spot, root, &at, NewVersion::local(body, size, new), &found)?;
                 let (_, entry) = tx.existing(&at)?;
                 let entry = changed(&entry, |blob| {

@@ -307,11 +307,9 @@ impl EmbeddedStore {
     ) -> Result<Option<Arc<BlobProperties>>> {
         self.write(Growth::Adds, points!("put_block_list"), |tx| {
             let root = tx.changeable(&at.container)?.root;
-            let spot = tx.locate_or_make(root, at.name.as_str())?;
-            let found = tx.presence(&spot, root, at)?;
+            let (entry, found) = tx.look(root, at)?;
             judge_write(conditions, tx.now, WriteKind::Create, &found)
                 .map_err(|refusal| refusal.about(at))?;
-            let entry = tx.slot(&spot).blob.clone();
             let plan = self.resolve_blocks(entry.as_ref(), root, at, list)?;
             let body = match joined {
                 Some(joined) if joined.plan == plan => Body::Pieces(joined.pieces.clone()),
@@ -320,6 +318,8 @@ impl EmbeddedStore {
             };
             let block_list = Some(encode(&plan.blocks)?);
             let version = NewVersion { block_list, ..NewVersion::whole(body, plan.size(), new) };
+            // Not before: what is found wanting is committed too, and would leave prefixes with nothing in them.
+            let spot = tx.locate_or_make(root, at.name.as_str())?;
             tx.put_version(&spot, root, at, version, &found).map(Some)
         })
     }
@@ -407,6 +407,14 @@ impl Tx<'_> {
         match self.slot(spot).presence() {
             Presence::Missing => self.store.staged_presence(root, at),
             other => Ok(other),
+        }
+    }
+
+    /// What is under a name, without making anything.
+    pub(super) fn look(&mut self, root: u64, at: &BlobPath) -> Result<(Option<Arc<Entry>>, Presence)> {
+        match self.locate(root, at.name.as_str())? {
+            Some(spot) => Ok((self.slot(&spot).blob.clone(), self.presence(&spot, root, at)?)),
+            None => Ok((None, self.store.staged_presence(root, at)?)),
         }
     }
 

@@ -41,8 +41,9 @@ const NUMBERS_PER_FOLDER: u64 = 1024;
 /// Open files kept for the next readers.
 const OPEN_FILES: usize = 256;
 
-/// Files waiting to be removed by the keeper; more are left for the next start to clean up.
-const DOOMED_FILES: usize = 1 << 16;
+/// Files waiting to be removed by the keeper, 8 MiB of numbers; more are left for the next start to clean up. The keeper
+/// comes by every second, but for long checkpoints.
+const DOOMED_FILES: usize = 1 << 20;
 
 /// So many of them are worth a sync of the database that nobody asked for; fewer wait for the keeper's next look.
 const DOOMED_WORTH: usize = 256;

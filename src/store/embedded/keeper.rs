@@ -12,20 +12,11 @@ use crate::store::{Progress, Result, StoreError, crash_point};
 
 use super::EmbeddedStore;
 use super::committer::{persist, sync_folders};
+use super::compactor::Compactor;
 use super::content::{FOLDERS, Files, folder_name};
 use super::kv::{Kv, Space};
 use super::parts::Parts;
 use super::purge::Purged;
-
-/// Removed keys slow listing down, each a little: past this many a key space is rewritten.
-const REMOVED_KEYS: u64 = 50_000;
-
-/// So many removed keys of a space that is looked into by key only are worth a table of their own. The library merges
-/// every four of them with the values they remove: what waits for that is at most 640 MiB of small contents.
-const REMOVED_VALUES: u64 = 10_000;
-
-/// Compaction takes at most one part in so many of the time.
-const COMPACTION_PART: u32 = 10;
 
 /// How often the thread looks for work that nobody announces.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -124,22 +115,24 @@ impl Work {
         *self.shared.cleaning.lock() = cleaned;
         self.shared.cleaned.notify_all();
         let mut checkpointed = Instant::now();
-        let mut compact_after = Instant::now();
+        let mut compactor = Compactor::new(Arc::clone(&self.kv), Weak::clone(&self.store));
         let mut look_for_stale = Instant::now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             remove_doomed(&self.kv, &self.files, LOOK_EVERY.min(self.checkpoint_every));
-            if checkpointed.elapsed() >= self.checkpoint_every {
-                self.checkpoint();
-                checkpointed = Instant::now();
-            }
-            if Instant::now() >= compact_after {
-                compact_after = Instant::now() + self.compact() * COMPACTION_PART;
-            }
-            self.purge();
+            self.checkpoint_if_due(&mut checkpointed);
+            compactor.look();
+            self.purge(&mut checkpointed);
             if Instant::now() >= look_for_stale {
                 look_for_stale = Instant::now() + STALE_EVERY;
                 self.drop_stale_blocks();
             }
+        }
+    }
+
+    fn checkpoint_if_due(&self, last: &mut Instant) {
+        if last.elapsed() >= self.checkpoint_every {
+            self.checkpoint();
+            *last = Instant::now();
         }
     }
 
@@ -152,47 +145,17 @@ impl Work {
         }
     }
 
-    /// Does away with removed keys where there are many; answers how long that took.
-    fn compact(&self) -> Duration {
-        let started = Instant::now();
-        for space in Space::ALL {
-            if self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if let Err(error) = self.compact_one(space) {
-                tracing::warn!(%error, ?space, "a compaction failed");
-            }
-        }
-        started.elapsed()
-    }
-
-    /// Only spaces that are listed are rewritten as a whole: the others may be many times as big, and a removed key
-    /// slows nothing down there.
-    fn compact_one(&self, space: Space) -> Result<()> {
-        let removed = self.kv.removed(space);
-        match space {
-            Space::Names | Space::Misc if removed >= REMOVED_KEYS && self.has_room_for(space)? => {
-                Ok(self.kv.compact(space)?)
-            }
-            Space::Inline | Space::Contents if removed >= REMOVED_VALUES => {
-                Ok(self.kv.write_removed(space)?)
-            }
-            Space::Names | Space::Misc | Space::Inline | Space::Contents => Ok(()),
-        }
-    }
-
-    /// Whether a second copy of a space fits on the disk: a compaction that fills it would make every write fail.
-    fn has_room_for(&self, space: Space) -> Result<bool> {
-        let Some(store) = self.store.upgrade() else { return Ok(false) };
-        Ok(self.kv.table_bytes(space)? <= store.space.left()?)
-    }
-
-    fn purge(&self) {
+    /// Empties deleted containers. That can take long, so what is due meanwhile is done meanwhile; above all, the files
+    /// of a big container are more than can wait to be removed.
+    fn purge(&self, checkpointed: &mut Instant) {
         let mut purged = Purged::default();
         while !self.shared.stop.load(Ordering::Relaxed) {
             let Some(store) = self.store.upgrade().map(EmbeddedStore::keeper_user) else { return };
             match store.purge_some(&mut purged) {
-                Ok(true) => {}
+                Ok(true) => {
+                    remove_doomed(&self.kv, &self.files, Duration::ZERO);
+                    self.checkpoint_if_due(checkpointed);
+                }
                 Ok(false) => return,
                 Err(error) => {
                     tracing::error!(%error, "a deleted container could not be emptied");
@@ -248,13 +211,22 @@ impl Work {
 pub(super) fn remove_doomed(kv: &Kv, files: &Files, wait: Duration) {
     let doomed = files.take_doomed(wait);
     if !doomed.is_empty()
-        && kv.is_dirty()
-        && let Err(error) = sync_folders(files).and_then(|()| Ok(kv.sync()?))
+        && let Err(error) = settle_removals(kv, files)
     {
         tracing::error!(%error, "content files that are no longer used stay for now");
         return files.put_off();
     }
     files.remove_all(doomed);
+}
+
+/// The names of new files come to the disk even if no record has to: a record that was synced as part of something else
+/// may name one of them instead of a file that goes now.
+fn settle_removals(kv: &Kv, files: &Files) -> Result<()> {
+    sync_folders(files)?;
+    if kv.is_dirty() {
+        kv.sync()?;
+    }
+    Ok(())
 }
 
 /// Makes everything committed so far survive a power loss: contents first, then the records that name them.
@@ -296,41 +268,63 @@ fn sync_file_system(files: &Files) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kv::Batch;
-    use super::super::{EmbeddedOptions, EmbeddedStore};
+    use super::super::tests::{Bench, block_on, share, small};
     use super::*;
+    use crate::store::{BlobStore, Preconditions};
 
-    fn remove(kv: &Kv, space: Space, keys: u64) {
-        let mut batch = Batch::default();
-        (0..keys).for_each(|key| batch.remove(space, key.to_be_bytes()));
-        kv.commit(batch).unwrap();
-    }
+    /// Longer than any of these tests may take.
+    const FOREVER: Duration = Duration::from_secs(600);
 
-    #[test]
-    fn a_space_is_rewritten_only_with_room_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(folder.path(), EmbeddedOptions::default()).unwrap();
+    /// The keeper's work, with nobody doing it.
+    fn idle(bench: &Bench, checkpoint_every: Duration) -> Work {
+        let store = &bench.store;
         store.keeper.stop(&store.files);
-        let work = Work {
+        Work {
             store: Arc::downgrade(&store.parts),
             kv: Arc::clone(&store.kv),
             files: Arc::clone(&store.files),
             shared: Arc::default(),
-            checkpoint_every: LOOK_EVERY,
-        };
-        // Something to rewrite.
-        remove(&work.kv, Space::Names, 1);
-        work.kv.write_removed(Space::Names).unwrap();
-        remove(&work.kv, Space::Names, REMOVED_KEYS);
-        remove(&work.kv, Space::Inline, REMOVED_VALUES);
-        store.space.pretend_tight();
-        let started = Instant::now();
-        while work.kv.table_bytes(Space::Names).unwrap() == 0 {
-            assert!(started.elapsed() < Duration::from_secs(30), "nothing is written out");
-            std::thread::sleep(Duration::from_millis(1));
+            checkpoint_every,
         }
-        work.compact();
-        assert_eq!(work.kv.removed(Space::Names), REMOVED_KEYS);
-        assert_eq!(work.kv.removed(Space::Inline), 0, "what is not rewritten needs no room");
+    }
+
+    fn content_files(files: &Files) -> usize {
+        let folders = fs::read_dir(files.folder()).unwrap();
+        folders.map(|folder| fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+    }
+
+    #[test]
+    fn files_are_removed_and_checkpoints_made_while_a_container_is_emptied() {
+        let bench = Bench::new(small());
+        let work = idle(&bench, Duration::ZERO);
+        (0..600).for_each(|number| drop(bench.put(&format!("f{number}"), &[1; 100])));
+        assert!(content_files(&work.files) >= 600);
+        block_on(bench.store.delete_container(&share(), &Preconditions::default())).unwrap();
+        block_on(bench.store.create_container(&share(), Default::default(), Default::default())).unwrap();
+        bench.put("other", &[1; 100]);
+        assert!(!work.files.unsynced().is_empty());
+        work.purge(&mut Instant::now());
+        assert_eq!(content_files(&work.files), 1, "files wait for the end of the purge");
+        assert!(work.files.unsynced().is_empty(), "no checkpoint was made");
+        bench.assert_clean();
+    }
+
+    #[test]
+    fn names_of_new_files_are_on_the_disk_before_old_files_go() {
+        let bench = Bench::new(small());
+        let work = idle(&bench, FOREVER);
+        bench.put("f", &[1; 100]);
+        bench.put("f", &[2; 100]);
+        // As when a key space is sealed: the records are on the disk, the names of the files are not.
+        work.kv.sync().unwrap();
+        remove_doomed(&work.kv, &work.files, Duration::ZERO);
+        assert_eq!(content_files(&work.files), 1);
+        let left = std::cell::Cell::new(0);
+        let synced = work.files.unsynced().sync_folders(|_| {
+            left.set(left.get() + 1);
+            Ok::<(), StoreError>(())
+        });
+        synced.unwrap();
+        assert_eq!(left.get(), 0, "a folder was not synced");
     }
 }

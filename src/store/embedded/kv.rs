@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
@@ -38,7 +39,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::store::StoreError;
 
 use super::journal::Journal;
+use super::reclaim::Tables;
 use super::torn;
+
+#[cfg(test)]
+mod tests;
 
 /// How long a reopen waits for running listings to let go of the old handle.
 const REOPEN_WAIT: Duration = Duration::from_secs(10);
@@ -53,6 +58,9 @@ const REOPEN_WAIT: Duration = Duration::from_secs(10);
 /// three, 1.4 to 1.6 s with four. While a space is rewritten by [`Kv::compact`] they wait for that, however many they
 /// are, and the first one goes round.
 const WORKERS: usize = 4;
+
+/// Bytes of a table: the library's own choice.
+pub(super) const TABLE_BYTES: u64 = 64 << 20;
 
 /// Files the library keeps open at most.
 const OPEN_FILES: usize = 256;
@@ -79,6 +87,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// all our locks held, and forever if its workers have ended.
 const SEALED_MAX: usize = 3;
 const UNMERGED_MAX: usize = 20;
+
+/// The library queues merges only after it wrote a table, so with nothing to write none may be coming. If nothing
+/// changed for so long, a space is sealed all the same while fewer tables than this are to be merged.
+const UNMERGED_LAST: usize = 28;
+const MERGE_WAIT: Duration = Duration::from_millis(100);
 
 /// The key spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +128,8 @@ pub(super) struct KvOptions {
     pub(super) cache: u64,
     /// Bytes a key space collects in memory before it is written out.
     pub(super) memtable: u64,
+    /// Bytes a table may have. The store must have been made with the same.
+    pub(super) table: u64,
     /// Whether the last process did not close the database, so that what it did not sync may be lost in part.
     pub(super) after_crash: bool,
 }
@@ -245,47 +260,56 @@ impl Handles {
             }
             opened => opened?,
         };
-        let open =
-            |(space, name): (Space, &str)| db.keyspace(name, || space_options(space, options.memtable));
+        let open = |(space, name): (Space, &str)| db.keyspace(name, || space_options(space, options));
         let [a, b, c, d] = SPACES.map(open);
         let spaces = [a?, b?, c?, d?];
         let filled = spaces.each_ref().map(|space| space.tree.active_memtable().size());
         Ok(Self { db, spaces, filled: Mutex::new(filled) })
     }
 
+    /// How many sealed parts of a space are to be written, and how many tables to be merged.
+    fn left(&self, space: Space) -> (usize, usize) {
+        let space = self.space(space);
+        (space.sealed_memtable_count(), space.tree.l0_run_count())
+    }
+
+    /// Whether a space can be sealed and written to without waiting.
+    fn is_sealable(&self, space: Space) -> bool {
+        let (sealed, unmerged) = self.left(space);
+        sealed < SEALED_MAX && unmerged < UNMERGED_MAX
+    }
+
     /// Waits until a table has what was sealed of a space.
     fn wait_until_written(&self, space: Space, patience: Duration) -> Result<(), KvError> {
-        self.wait_for_workers(space, patience, |sealed, _| sealed == 0)
+        self.wait_for_workers(space, patience, |_| self.left(space).0 == 0)
     }
 
     /// Waits until a space can be sealed and written to without waiting inside the library.
     fn wait_until_sealable(&self, space: Space, patience: Duration) -> Result<(), KvError> {
-        self.wait_for_workers(space, patience, |sealed, unmerged| {
-            sealed < SEALED_MAX && unmerged < UNMERGED_MAX
+        self.wait_for_workers(space, patience, |idle| {
+            let (sealed, unmerged) = self.left(space);
+            let is_idle = sealed == 0 && idle >= MERGE_WAIT;
+            self.is_sealable(space) || is_idle && unmerged < UNMERGED_LAST
         })
     }
 
     /// Waits until enough of a space is written and merged; not after the workers have failed, and only while they get
-    /// on.
+    /// on. `enough` is told for how long they have not.
     fn wait_for_workers(
         &self,
         space: Space,
         patience: Duration,
-        enough: impl Fn(usize, usize) -> bool,
+        enough: impl Fn(Duration) -> bool,
     ) -> Result<(), KvError> {
-        let left = || {
-            let space = self.space(space);
-            (space.sealed_memtable_count(), space.tree.l0_run_count())
-        };
-        let (mut last, mut since) = (left(), Instant::now());
-        while !enough(last.0, last.1) {
+        let (mut last, mut since) = (self.left(space), Instant::now());
+        while !enough(since.elapsed()) {
             // Moves nothing to the disk, but says whether a worker has failed.
             self.db.persist(PersistMode::Buffer)?;
             if since.elapsed() > patience {
                 return Err(KvError::Io(io::Error::other("the database writes nothing out")));
             }
             std::thread::sleep(LOOK_EVERY);
-            let now = left();
+            let now = self.left(space);
             if now != last {
                 (last, since) = (now, Instant::now());
             }
@@ -310,8 +334,10 @@ fn open_library(path: &Path, options: KvOptions, workers: usize) -> Result<Datab
         .open()
 }
 
-fn space_options(space: Space, memtable: u64) -> KeyspaceCreateOptions {
-    let options = KeyspaceCreateOptions::default().max_memtable_size(memtable.saturating_mul(LIBRARY_LIMIT));
+fn space_options(space: Space, options: KvOptions) -> KeyspaceCreateOptions {
+    let options = KeyspaceCreateOptions::default()
+        .max_memtable_size(options.memtable.saturating_mul(LIBRARY_LIMIT))
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(options.table)));
     match space {
         Space::Names => options.data_block_compression_policy(CompressionPolicy::disabled()),
         Space::Inline => options.data_block_size_policy(BlockSizePolicy::all(16 << 10)),
@@ -328,8 +354,14 @@ pub(super) struct Kv {
     patience: Duration,
     /// Empty only after a reopen failed; the next use tries again.
     state: RwLock<Option<Arc<Handles>>>,
+    /// Held during a rewrite, which keeps the database open: it cannot be opened anew before.
+    rewriting: Mutex<()>,
+    /// To be opened anew after the rewrite.
+    reopen_due: AtomicBool,
     reopened: AtomicU64,
+    /// Keys removed since the last rewrite, and since they were last written out.
     removed: [AtomicU64; SPACES.len()],
+    unwritten: [AtomicU64; SPACES.len()],
     /// How many commits have ended, and how many of them a finished sync has covered. A file that the last commit made
     /// useless may be removed only when they are equal: while a sync is still running, they are not.
     committed: AtomicU64,
@@ -348,8 +380,11 @@ impl Kv {
             options,
             patience: WORKERS_WAIT,
             state: RwLock::new(Some(Arc::new(handles))),
+            rewriting: Mutex::new(()),
+            reopen_due: AtomicBool::new(false),
             reopened: AtomicU64::new(0),
             removed: Default::default(),
+            unwritten: Default::default(),
             // What was there before may not be on the disk.
             committed: AtomicU64::new(1),
             synced: AtomicU64::new(0),
@@ -406,6 +441,7 @@ impl Kv {
                 Change::Put(space, key, value) => library_batch.insert(handles.space(space), key, value),
                 Change::Remove(space, key) => {
                     self.removed[space as usize].fetch_add(1, Ordering::Relaxed);
+                    self.unwritten[space as usize].fetch_add(1, Ordering::Relaxed);
                     library_batch.remove(handles.space(space), key);
                 }
             }
@@ -446,6 +482,7 @@ impl Kv {
         for (space, _) in SPACES.into_iter().filter(|(space, _)| which(*space)) {
             handles.space(space).rotate_memtable()?;
             filled[space as usize] = 0;
+            self.unwritten[space as usize].store(0, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -473,7 +510,7 @@ impl Kv {
         self.with(|handles| Ok(View { snapshot: handles.db.snapshot(), handles: Arc::clone(handles) }))
     }
 
-    /// Keys removed from `space` since its last compaction (or the start).
+    /// Keys removed from `space` since it was last rewritten (or the start).
     pub(super) fn removed(&self, space: Space) -> u64 {
         self.removed[space as usize].load(Ordering::Relaxed)
     }
@@ -483,26 +520,65 @@ impl Kv {
         self.with(|handles| Ok(handles.space(space).disk_space()))
     }
 
-    /// Rewrites `space` without its removed keys. Takes a second per million keys, and as much room as the space has;
-    /// reads and writes go on.
+    /// What is known of `space` without reading it.
+    pub(super) fn tables(&self, space: Space) -> Result<Tables, KvError> {
+        self.with(|handles| {
+            let memory = handles.filled.lock()[space as usize];
+            let unwritten = self.unwritten[space as usize].load(Ordering::Relaxed);
+            let mut tables = Tables { memory, unwritten, table: self.options.table, ..Tables::default() };
+            for (level, runs) in handles.space(space).tree.current_version().iter_levels().enumerate() {
+                for table in runs.iter().flat_map(|run| run.iter()) {
+                    let known = &table.metadata;
+                    tables.bytes += known.file_size;
+                    tables.fresh += if level == 0 { known.file_size } else { 0 };
+                    tables.values += known.item_count.saturating_sub(known.tombstone_count);
+                    tables.removed += known.tombstone_count;
+                }
+            }
+            Ok(tables)
+        })
+    }
+
+    /// Rewrites `space` without its removed keys. Takes a second per million keys, and as much room as what is left of
+    /// it; reads and writes go on. Keys that somebody's older [`View`] still sees stay.
     pub(super) fn compact(&self, space: Space) -> Result<(), KvError> {
-        let handles = self.seal_one(space)?;
+        let rewriting = self.rewriting.lock();
+        let done = self.rewrite(space);
+        drop(rewriting);
+        if self.reopen_due.load(Ordering::Acquire) {
+            self.reopen_or_log();
+        }
+        done
+    }
+
+    fn rewrite(&self, space: Space) -> Result<(), KvError> {
+        self.removed[space as usize].store(0, Ordering::Relaxed);
+        let handles = self.seal_for_rewrite(space)?;
         handles.wait_until_written(space, self.patience)?;
         Ok(handles.space(space).major_compact()?)
     }
 
-    /// Has what is in memory of `space` written to a table, so that its removed keys soon meet their values in one of
-    /// the library's own small compactions.
-    pub(super) fn write_removed(&self, space: Space) -> Result<(), KvError> {
-        self.seal_one(space).map(drop)
-    }
-
-    fn seal_one(&self, space: Space) -> Result<Arc<Handles>, KvError> {
+    /// The library drops only what was removed before it last sealed a space, and after a start it has sealed none. A
+    /// space with nothing in memory cannot be sealed, so the others are.
+    fn seal_for_rewrite(&self, space: Space) -> Result<Arc<Handles>, KvError> {
         let sealed = self.with(|handles| {
             let mut filled = handles.filled.lock();
-            self.removed[space as usize].store(0, Ordering::Relaxed);
-            self.seal(handles, &mut filled, |other| other == space)?;
+            let is_empty = handles.space(space).tree.active_memtable().is_empty();
+            self.seal(handles, &mut filled, |other| is_empty || other == space)?;
             Ok(Arc::clone(handles))
+        });
+        sealed.inspect_err(|error| self.start_over(error))
+    }
+
+    /// Has what is in memory of `space` written to a table, so that its removed keys soon meet their values in one of
+    /// the library's own small compactions. Leaves it if that had to wait: everybody who writes would wait along.
+    pub(super) fn write_removed(&self, space: Space) -> Result<(), KvError> {
+        let sealed = self.with(|handles| {
+            let mut filled = handles.filled.lock();
+            if !handles.is_sealable(space) {
+                return Ok(());
+            }
+            self.seal(handles, &mut filled, |other| other == space)
         });
         sealed.inspect_err(|error| self.start_over(error))
     }
@@ -515,12 +591,23 @@ impl Kv {
     /// After a failed write the library refuses all others: open again, so that the next one has a chance.
     fn start_over(&self, error: &KvError) {
         tracing::error!(path = %self.path.display(), %error, "a database write failed; opening the database again");
+        self.reopen_or_log();
+    }
+
+    fn reopen_or_log(&self) {
         if let Err(error) = self.reopen() {
             tracing::error!(path = %self.path.display(), %error, "the database could not be opened again");
         }
     }
 
+    /// Opens the database anew. Not during a rewrite: the old handle still reads, and the rewrite's end does it.
     fn reopen(&self) -> Result<(), KvError> {
+        // Before the look at the rewrite, or its end could miss it.
+        self.reopen_due.store(true, Ordering::Release);
+        let Some(_none) = self.rewriting.try_lock() else {
+            return Err(KvError::Io(io::Error::other("it is being rewritten; that comes first")));
+        };
+        self.reopen_due.store(false, Ordering::Release);
         let mut state = self.state.write();
         if self.closed.load(Ordering::Relaxed) {
             return Err(closed());
@@ -582,158 +669,5 @@ impl Iterator for Range {
     fn next(&mut self) -> Option<Self::Item> {
         let pair = self.0.as_mut()?.next()?.into_inner();
         Some(pair.map(|(key, value)| (Value(key), Value(value))).map_err(KvError::from))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMIT: u64 = 64 << 10;
-    const OPTIONS: KvOptions = KvOptions { cache: 1 << 20, memtable: LIMIT, after_crash: false };
-
-    fn batch(number: u64, bytes: usize) -> Batch {
-        let mut batch = Batch::default();
-        batch.put(Space::Names, number.to_be_bytes(), vec![1; bytes]);
-        batch.put(Space::Inline, number.to_be_bytes(), vec![2; bytes / 3]);
-        batch.remove(Space::Contents, number.to_be_bytes());
-        batch
-    }
-
-    /// What the library counts as in memory, and what we do.
-    fn counted(kv: &Kv) -> (Sizes, Sizes) {
-        let state = kv.state.read();
-        let handles = state.as_ref().unwrap();
-        (handles.spaces.each_ref().map(|space| space.tree.active_memtable().size()), *handles.filled.lock())
-    }
-
-    #[test]
-    fn we_seal_before_the_library_would() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        let mut sealed = 0;
-        for number in 0..2000 {
-            let (_, before) = counted(&kv);
-            kv.commit(batch(number, (number % 7 * 100) as usize)).unwrap();
-            let (library, ours) = counted(&kv);
-            for space in 0..SPACES.len() {
-                assert!(library[space] <= ours[space] && ours[space] <= LIMIT, "{library:?} {ours:?}");
-                sealed += u64::from(ours[space] < before[space]);
-            }
-        }
-        assert!(sealed > 10, "sealed {sealed} times");
-        // What was in memory is counted again after a start.
-        kv.close();
-        let (library, ours) = counted(&Kv::open(folder.path(), OPTIONS).unwrap());
-        assert_eq!(library, ours);
-        assert!(ours.iter().sum::<u64>() > 0);
-    }
-
-    #[test]
-    fn a_batch_may_be_bigger_than_what_fits() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        for number in 0..20 {
-            kv.commit(batch(number, 10 * LIMIT as usize)).unwrap();
-            kv.commit(batch(100 + number, 100)).unwrap();
-        }
-        let view = kv.view().unwrap();
-        assert_eq!(view.range(Space::Names, &[], None).count(), 40);
-    }
-
-    #[test]
-    fn what_is_sealed_was_synced() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), OPTIONS).unwrap();
-        let none = kv.synced.load(Ordering::Acquire);
-        kv.commit(batch(0, 100)).unwrap();
-        assert_eq!(kv.synced.load(Ordering::Acquire), none);
-        kv.compact(Space::Names).unwrap();
-        assert!(!kv.is_dirty(), "sealed by a compaction");
-        let mut number = 1;
-        loop {
-            let (_, before) = counted(&kv);
-            kv.commit(batch(number, 1000)).unwrap();
-            number += 1;
-            let (_, after) = counted(&kv);
-            if after[Space::Names as usize] < before[Space::Names as usize] {
-                break;
-            }
-        }
-        // All but the last, which came after.
-        let (synced, committed) = (kv.synced.load(Ordering::Acquire), kv.committed.load(Ordering::Acquire));
-        assert_eq!(synced + 1, committed);
-    }
-
-    /// A database whose workers have ended.
-    fn without_workers(folder: &Path) -> Kv {
-        let mut kv = Kv::open(folder, OPTIONS).unwrap();
-        kv.patience = Duration::from_millis(50);
-        wait_for_others(kv.state.write().take());
-        let handles = Handles::open_with(folder, OPTIONS, 0).unwrap();
-        *kv.state.write() = Some(Arc::new(handles));
-        kv
-    }
-
-    #[test]
-    fn a_commit_does_not_wait_for_workers_that_have_ended() {
-        let folder = tempfile::tempdir().unwrap();
-        let kv = without_workers(folder.path());
-        let (tell, told) = std::sync::mpsc::channel();
-        let writer = std::thread::spawn(move || {
-            let mut stored = Vec::new();
-            for number in 0..1000 {
-                if kv.commit(batch(number, 1000)).is_ok() {
-                    stored.push(number);
-                }
-            }
-            tell.send((kv, stored)).unwrap();
-        });
-        let (kv, stored) = told.recv_timeout(Duration::from_secs(60)).expect("a commit never came back");
-        writer.join().unwrap();
-        // One was refused; then the database was opened again, with workers.
-        assert_eq!((stored.len(), kv.reopened()), (999, 1));
-        for number in stored {
-            assert!(kv.get(Space::Names, &number.to_be_bytes()).unwrap().is_some(), "{number} is lost");
-        }
-    }
-
-    #[test]
-    fn removed_values_give_their_room_back_without_a_rewrite_of_all() {
-        const VALUES: u64 = 200;
-        let folder = tempfile::tempdir().unwrap();
-        let kv = Kv::open(folder.path(), KvOptions { memtable: 8 << 20, ..OPTIONS }).unwrap();
-        let noise = |number: u64| {
-            let words = (0..512).map(|word| xxhash_rust::xxh3::xxh3_64_with_seed(&[], number << 16 | word));
-            words.flat_map(u64::to_be_bytes).collect::<Vec<u8>>()
-        };
-        let mut put = Batch::default();
-        (0..VALUES).for_each(|number| put.put(Space::Inline, number.to_be_bytes(), noise(number)));
-        kv.commit(put).unwrap();
-        kv.write_removed(Space::Inline).unwrap();
-        let bytes = || kv.table_bytes(Space::Inline).unwrap();
-        let wait_for = |what: &str, done: &dyn Fn() -> bool| {
-            let started = Instant::now();
-            while !done() {
-                assert!(started.elapsed() < Duration::from_secs(30), "{what}: {} bytes", bytes());
-                std::thread::sleep(LOOK_EVERY);
-            }
-        };
-        wait_for("written", &|| bytes() > VALUES * 4096);
-        for part in 0..4 {
-            let mut remove = Batch::default();
-            (0..VALUES)
-                .filter(|number| number % 4 == part)
-                .for_each(|number| remove.remove(Space::Inline, number.to_be_bytes()));
-            kv.commit(remove).unwrap();
-            kv.write_removed(Space::Inline).unwrap();
-            // Two that are sealed at once would get into one table.
-            let written = || {
-                let state = kv.state.read();
-                state.as_ref().unwrap().space(Space::Inline).sealed_memtable_count() == 0
-            };
-            wait_for("written", &written);
-        }
-        wait_for("removed", &|| bytes() < VALUES * 1024);
     }
 }

@@ -24,6 +24,14 @@ const ASK_AFTER: u32 = 256;
 const RESERVE_MAX: u64 = 64 << 20;
 const RESERVE_PART: u64 = 16;
 
+/// On a big disk more is kept: enough for the biggest merge of fresh tables (256 MiB and those), which deletes set off
+/// and which must not fail, because the database would begin it again at every start.
+const MERGE_MAX: u64 = 384 << 20;
+const MERGE_PART: u64 = 64;
+
+/// One part in so many of the reserve is for deletes alone.
+const DELETES_PART: u64 = 8;
+
 /// Size of the ballast, but no more than a part of the disk.
 const BALLAST_MAX: u64 = 8 << 20;
 const BALLAST_PART: u64 = 32;
@@ -57,7 +65,8 @@ enum Room {
 }
 
 fn reserve(space: &Space) -> u64 {
-    RESERVE_MAX.min(space.total / RESERVE_PART)
+    let small = RESERVE_MAX.min(space.total / RESERVE_PART);
+    small.max(MERGE_MAX.min(space.total / MERGE_PART))
 }
 
 fn ballast(space: &Space) -> u64 {
@@ -153,6 +162,12 @@ impl SpaceGuard {
         Ok(space.available.saturating_sub(reserve(&space)))
     }
 
+    /// How much there is for work that frees more than it takes: the reserve but for what deletes need meanwhile.
+    pub(super) fn left_for_upkeep(&self) -> Result<u64> {
+        let space = self.ask()?;
+        Ok(space.available.saturating_sub(reserve(&space) / DELETES_PART))
+    }
+
     /// Room as the system sees it.
     pub(super) fn ask(&self) -> Result<Space> {
         let stat = statvfs(&self.folder).map_err(|error| {
@@ -171,5 +186,25 @@ impl SpaceGuard {
             return Ok(Space { available: reserve(&space), ..space });
         }
         Ok(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_big_disk_keeps_room_for_a_merge_and_a_small_one_is_not_used_up() {
+        const MIB: u64 = 1 << 20;
+        let of = |mib: u64| {
+            let total = mib * MIB;
+            reserve(&Space { total, free: 0, available: 0, names_total: 0, names_free: 0 }) / MIB
+        };
+        assert_eq!(
+            [of(96), of(1024), of(4096), of(16 << 10), of(24 << 10), of(1 << 20)],
+            [6, 64, 64, 256, 384, 384]
+        );
+        // The merge of four fresh tables of 8 MiB, and one being written.
+        assert!(384 - 384 / DELETES_PART >= 256 + 4 * 8 + 8);
     }
 }

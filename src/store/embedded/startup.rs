@@ -18,7 +18,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::store::{StoreError, crash_point};
 
-use super::kv::{Kv, KvError, KvOptions};
+use super::kv::{Kv, KvError, KvOptions, TABLE_BYTES};
 use super::options::EmbeddedOptions;
 
 const FORMAT_PREFIX: &str = "leasefs embedded store, format ";
@@ -149,6 +149,7 @@ impl Claim {
         let options = KvOptions {
             cache: options.cache_bytes,
             memtable: options.memtable_bytes,
+            table: TABLE_BYTES,
             after_crash: self.after_crash,
         };
         let path = self.folder.join(KV_FOLDER);

@@ -112,7 +112,8 @@ mod tests {
     use super::super::kv::{Batch, Kv, KvError, KvOptions, Space};
     use super::*;
 
-    const OPTIONS: KvOptions = KvOptions { cache: 1 << 20, memtable: 8 << 20, after_crash: true };
+    const OPTIONS: KvOptions =
+        KvOptions { cache: 1 << 20, memtable: 8 << 20, table: 64 << 20, after_crash: true };
     const BATCHES: u8 = 20;
     const VALUE: usize = 16_000;
 

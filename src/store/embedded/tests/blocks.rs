@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use super::super::kv::Space;
 use super::*;
+use crate::store::conditions::EtagMatch;
+use crate::store::embedded::Adopted;
 use crate::store::{BlockId, BlockKind, BlockListEntry, StoreError};
 
 fn stage(bench: &Bench, id: &str, body: &[u8]) {
@@ -77,4 +80,23 @@ fn old_and_new_blocks_of_all_sizes_make_one_content() {
     assert_eq!(bench.read("f"), [&[b'd'; 16][..], &[b'a'; 5]].concat());
     assert!(matches!(commit(&bench, &["d", "x"]), Err(StoreError::InvalidBlockList)));
     bench.assert_clean();
+}
+
+#[test]
+fn what_is_not_made_leaves_no_prefix() {
+    let bench = Bench::new(small());
+    let (new, always) = (NewContent::default, Preconditions::default());
+    let below = at("dir/f");
+    for (id, body) in [("a", [1; 10]), ("b", [2; 10])] {
+        let id = BlockId(id.into());
+        block_on(bench.store.put_block(&below, &id, body.to_vec().into(), None)).unwrap();
+    }
+    // Nobody put the blocks together ahead, so it is to be tried again.
+    let answer = bench.store.commit_list(&below, &list(&["a", "b"]), new(), &always, None).unwrap();
+    assert!(answer.is_none());
+    let there = Preconditions { if_match: Some(EtagMatch::Any), ..Preconditions::default() };
+    let made = bench.store.adopt(vec![(at("other/f"), Adopted::default(), there)]).unwrap();
+    assert!(made[0].is_none());
+    bench.assert_clean();
+    assert_eq!(bench.store.kv.view().unwrap().range(Space::Names, &[], None).count(), 0);
 }
