@@ -145,12 +145,7 @@ impl Engine {
         let removed = if perhaps_at.is_empty() {
             self.finish_remove(ino, permit).await
         } else {
-            let removed = self.remove_wherever(ino, perhaps_at).await;
-            match &removed {
-                Ok(()) => permit.confirm(),
-                Err(_) => permit.keep(),
-            }
-            removed
+            self.remove_wherever(ino, perhaps_at).await.map(|()| permit.confirm())
         };
         if let Err(error) = removed {
             tracing::debug!(ino = ino.0, %error, "a removed file still cannot be taken away");

@@ -182,6 +182,7 @@ async fn attributes_of_a_file_that_others_replaced_change_nothing_of_the_new_one
     let changed = world.engine.set_xattr(ino, b"user.a", b"b", XattrMode::Set).await;
     assert!(matches!(changed, Err(FsError::Stale)), "{changed:?}");
     assert_eq!(world.store.find(&at).unwrap().blob.unwrap().etag, before);
+}
 
 /// As on a share elsewhere.
 #[test]
