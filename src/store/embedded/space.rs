@@ -205,6 +205,6 @@ mod tests {
             [6, 64, 64, 256, 384, 384]
         );
         // The merge of four fresh tables of 8 MiB, and one being written.
-        assert!(384 - 384 / DELETES_PART >= 256 + 4 * 8 + 8);
+        const { assert!(384 - 384 / DELETES_PART >= 256 + 4 * 8 + 8) };
     }
 }
