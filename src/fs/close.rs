@@ -46,6 +46,8 @@ impl Engine {
     pub async fn release(&self, handle: HandleId) -> Result<ReleaseReport> {
         let handle = self.handles.remove(handle)?;
         let ino = handle.file.ino();
+        // Before the look at what has changed: a mapping that has ended by now has written all that it ever will.
+        let mapped = handle.file.may_be_mapped();
         let others_commit = handle.leaves_to_others();
         let commits = handle.commits() && !handle.is_revoked() && !others_commit;
         // If that cannot be told, there may be something.
@@ -62,7 +64,7 @@ impl Engine {
             }
         }
         crash_point("release_after_commit");
-        self.detach(Arc::clone(&handle.file), &handle.permit).await;
+        self.detach_and(Arc::clone(&handle.file), &handle.permit, mapped, Tidying::Now).await;
         if handle.has_lease() {
             handle.set_lease(None);
             self.settle_lease(ino).await;
@@ -72,20 +74,22 @@ impl Engine {
 
     /// Gives up one use of an open file, with the permit that went with it.
     pub(super) async fn detach(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
-        self.detach_and(file, permit, Tidying::Now).await;
+        let mapped = file.may_be_mapped();
+        self.detach_and(file, permit, mapped, Tidying::Now).await;
     }
 
     /// The same for a short open, which the next one may follow at once.
     pub(super) async fn detach_brief(&self, file: Arc<OpenFile>, permit: &OpenPermit) {
-        self.detach_and(file, permit, Tidying::Later).await;
+        let mapped = file.may_be_mapped();
+        self.detach_and(file, permit, mapped, Tidying::Later).await;
     }
 
-    async fn detach_and(&self, file: Arc<OpenFile>, permit: &OpenPermit, tidying: Tidying) {
+    async fn detach_and(&self, file: Arc<OpenFile>, permit: &OpenPermit, mapped: bool, tidying: Tidying) {
         let ino = file.ino();
         let closing = permit.close();
         self.ranges_closed(ino, permit.id()).await;
         // A mapping outlives the descriptor it was made from, and the kernel does not tell when it ends.
-        let lingers = matches!(closing, Closing::Done) && file.may_be_mapped() && self.linger(&file);
+        let lingers = matches!(closing, Closing::Done) && mapped && self.linger(&file);
         if !lingers {
             self.drop_use(&file, tidying).await;
         }

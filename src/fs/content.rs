@@ -173,24 +173,27 @@ impl Live {
         self.baseline.published
     }
 
-    /// Notes that what `stamp` describes is committed, up to `inline_max` as a copy. `mappable` tells whether a program
-    /// can have the file mapped.
-    pub fn note_committed(&mut self, stamp: Stamp, inline_max: u64, mappable: bool) -> io::Result<()> {
+    /// What the file is compared with once that which `stamp` describes is committed, up to `inline_max` as a copy.
+    /// `mappable` tells whether a program can have the file mapped.
+    ///
+    /// To be asked before the bytes are taken: those that a program changes meanwhile must be found to differ.
+    pub fn survey(&self, stamp: Stamp, inline_max: u64, mappable: bool) -> io::Result<Baseline> {
         let copied = mappable && stamp.size > 0 && stamp.size <= inline_max;
-        self.baseline = Baseline {
+        Ok(Baseline {
             committed: Some(stamp),
             published: if stamp.size > inline_max { stamp.size } else { 0 },
             copied: if copied { Some(hash_of(&self.scratch, stamp.size)?) } else { None },
-        };
-        Ok(())
+        })
     }
 
-    /// Notes that a copy of what `stamp` describes is kept elsewhere. What the blob refers to stays the same.
-    pub fn note_saved(&mut self, stamp: Stamp, inline_max: u64, mappable: bool) -> io::Result<()> {
-        let published = self.baseline.published;
-        self.note_committed(stamp, inline_max, mappable)?;
-        self.baseline.published = published;
-        Ok(())
+    /// Notes that what was surveyed is committed.
+    pub fn note_committed(&mut self, surveyed: Baseline) {
+        self.baseline = surveyed;
+    }
+
+    /// Notes that a copy of what was surveyed is kept elsewhere. What the blob refers to stays the same.
+    pub fn note_saved(&mut self, surveyed: Baseline) {
+        self.baseline = Baseline { published: self.baseline.published, ..surveyed };
     }
 }
 
@@ -418,4 +421,26 @@ fn seek_pieces(reader: &ContentReader, from: u64, looking: Looking) -> io::Resul
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::loose_scratch;
+    use super::*;
+
+    /// As a page of a mapping does: its first change shows in the stamp, before the bytes are there.
+    #[test]
+    fn bytes_that_change_while_they_are_committed_are_found_to_differ() {
+        let mut live = Live::new(loose_scratch());
+        let file = std::sync::Arc::clone(live.scratch().file());
+        file.write_all_at(b"old", 0).unwrap();
+        let surveyed = live.survey(Stamp::of(live.scratch()).unwrap(), 100, true).unwrap();
+        file.write_all_at(b"new", 0).unwrap();
+        let unnoticed = Baseline { committed: Some(Stamp::of(live.scratch()).unwrap()), ..surveyed };
+        live.note_committed(unnoticed);
+        assert!(live.changed().unwrap().is_some());
+        let surveyed = live.survey(Stamp::of(live.scratch()).unwrap(), 100, true).unwrap();
+        live.note_committed(surveyed);
+        assert!(live.changed().unwrap().is_none());
+    }
 }

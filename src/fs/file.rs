@@ -699,10 +699,11 @@ impl FileState {
                 };
                 let new = info.new_content(stamp.mtime, stamp.ctime)?;
                 let fence = info.fence(&self.base);
+                let surveyed = live.survey(stamp, store.inline_max(), self.writable_mapping)?;
                 self.base = store.publish(at, live.scratch(), stamp.size, new, &fence)?;
                 crash_point("commit_after_publish");
                 info.committed(&self.base);
-                live.note_committed(stamp, store.inline_max(), self.writable_mapping)?;
+                live.note_committed(surveyed);
             }
             Content::Overlay(overlay) => {
                 let new = info.new_content(overlay.mtime(), overlay.mtime())?;

@@ -119,24 +119,13 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
+    use super::super::testing::loose_scratch;
     use super::*;
-    use crate::store::{Exposure, ScratchHome};
-
-    #[derive(Debug)]
-    struct Nowhere;
-
-    impl ScratchHome for Nowhere {
-        fn give_back(&self, _: u64, _: Arc<File>, _: Exposure) {}
-    }
 
     fn gathered(room: usize) -> Gathered {
-        let file = Arc::new(tempfile::tempfile().unwrap());
-        Gathered { room, ..Gathered::new(Scratch::new(0, file, Arc::new(Nowhere))) }
+        Gathered { room, ..Gathered::new(loose_scratch()) }
     }
 
     #[derive(Clone, Debug)]

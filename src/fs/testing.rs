@@ -1,10 +1,14 @@
 //! For tests of the engine's insides: an engine on a store in a temporary folder. Never part of the program.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use crate::share::lease::{LeaseDuration, LeaseId};
 use crate::store::embedded::{EmbeddedOptions, EmbeddedStore};
-use crate::store::{BlobName, BlobPath, BlobStore, ContainerName, LeaseRequest, NewContent, Preconditions};
+use crate::store::{
+    BlobName, BlobPath, BlobStore, ContainerName, Exposure, LeaseRequest, NewContent, Preconditions, Scratch,
+    ScratchHome,
+};
 
 use super::attributes::DefaultOwner;
 use super::names::Segment;
@@ -24,6 +28,19 @@ pub(super) struct World {
     pub(super) engine: Arc<Engine>,
     pub(super) store: Arc<EmbeddedStore>,
     pub(super) folder: tempfile::TempDir,
+}
+
+/// A home for scratch files that need none.
+#[derive(Debug)]
+struct Nowhere;
+
+impl ScratchHome for Nowhere {
+    fn give_back(&self, _: u64, _: Arc<File>, _: Exposure) {}
+}
+
+/// A scratch file that belongs to no store.
+pub(super) fn loose_scratch() -> Scratch {
+    Scratch::new(0, Arc::new(tempfile::tempfile().unwrap()), Arc::new(Nowhere))
 }
 
 pub(super) fn segment(name: &str) -> Segment {

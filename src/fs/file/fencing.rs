@@ -214,17 +214,21 @@ impl FileState {
         self.must_be_here(0..size)?;
         // A copy of the bytes, because the file itself may be what the blob, or a program, still uses.
         let scratch = store.scratch()?;
-        copy_content(&self.content, size, &scratch)?;
-        let stamp = match &self.content {
-            Content::Live(live) => Stamp::of(live.scratch())?,
-            Content::Overlay(_) | Content::Clean(_) | Content::Memory(_) => Stamp::of(&scratch)?,
+        let surveyed = match &self.content {
+            Content::Live(live) => {
+                let stamp = Stamp::of(live.scratch())?;
+                Some((stamp, live.survey(stamp, store.inline_max(), self.writable_mapping)?))
+            }
+            Content::Overlay(_) | Content::Clean(_) | Content::Memory(_) => None,
         };
+        copy_content(&self.content, size, &scratch)?;
+        let stamp = surveyed.map_or_else(|| Stamp::of(&scratch), |(stamp, _)| Ok(stamp))?;
         let new = info.new_content(stamp.mtime, stamp.ctime)?;
         store.publish(copy, &scratch, size, new, conditions)?;
-        match &mut self.content {
-            Content::Live(live) => live.note_saved(stamp, store.inline_max(), self.writable_mapping)?,
-            Content::Memory(memory) => memory.note_committed(),
-            Content::Clean(_) | Content::Overlay(_) => {}
+        match (&mut self.content, surveyed) {
+            (Content::Live(live), Some((_, surveyed))) => live.note_saved(surveyed),
+            (Content::Memory(memory), _) => memory.note_committed(),
+            (Content::Live(_) | Content::Clean(_) | Content::Overlay(_), _) => {}
         }
         if let Some(aside) = &mut self.aside {
             aside.copy = Some(copy.clone());
