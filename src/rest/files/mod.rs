@@ -42,7 +42,7 @@ use super::cors::Settings;
 use super::face::{self, Caller, Face, Service};
 use super::failure as common;
 use super::neighbours::Neighbours;
-use super::server::{Answer, Protocol, Request, RequestBody};
+use super::server::{Answer, Protocol, Request, RequestBody, ToItsEnd};
 use super::sources::CopySources;
 use crate::fs::shares::Shares;
 use crate::share::Moment;
@@ -269,15 +269,7 @@ impl Service for FilesService {
 }
 
 impl Protocol for FilesService {
-    /// Each call is a task of its own, and goes on to its end when the client goes away: it may be the one that has to
-    /// close a file, or to take it away.
     async fn answer(self: Arc<Self>, request: Request) -> Answer {
-        let call = tokio::spawn(async move { face::answer(&*self, request).await });
-        match call.await.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(answer) => answer,
-            Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this task with it.
-            Err(Err(_)) => std::future::pending().await,
-        }
+        ToItsEnd::new(async move { face::answer(&*self, request).await }).await
     }
 }

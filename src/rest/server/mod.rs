@@ -12,6 +12,7 @@ mod framing;
 pub mod limits;
 mod stall;
 mod tls;
+mod to_its_end;
 
 use std::future::Future;
 use std::io;
@@ -31,6 +32,7 @@ pub use limits::Limits;
 pub use tls::{TlsError, load_tls};
 
 use connection::{Connection, Phase};
+pub(in crate::rest) use to_its_end::ToItsEnd;
 
 /// After a failed accept (out of descriptors, usually) the next one waits this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -38,7 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What is spoken on the connections of a server.
 pub trait Protocol: Send + Sync + 'static {
     /// Answers one request. Dropped, not awaited to its end, when the client goes away: what must not end in the middle
-    /// is a task of its own.
+    /// is wrapped in `ToItsEnd`.
     fn answer(self: Arc<Self>, request: Request) -> impl Future<Output = Answer> + Send;
 }
 
