@@ -325,6 +325,19 @@ mod tests {
         world.engine.lookup(ROOT, &segment(name)).await.unwrap().ino
     }
 
+    /// Closes the last handles of a file, and waits until it is out of the table.
+    async fn close_all(world: &World, ino: Ino, handles: [HandleId; 2]) {
+        for handle in handles {
+            world.close(handle).await;
+        }
+        let gone = async {
+            while world.engine.open_file(ino).is_some() {
+                tokio::time::sleep(LINGER_FIRST).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
+    }
+
     #[tokio::test]
     async fn a_close_does_not_wait_until_content_is_put_together() {
         let world = start().await;
@@ -379,16 +392,7 @@ mod tests {
         let cut = cutting.await.unwrap().unwrap();
         assert!(!engine.open_file(ino).unwrap().is_last_open());
         drop((reader.route, cut.route));
-        for handle in [cut.handle, reader.handle] {
-            engine.flush(handle, 1).await.unwrap();
-            engine.release(handle).await.unwrap();
-        }
-        let gone = async {
-            while engine.open_file(ino).is_some() {
-                tokio::time::sleep(LINGER_FIRST).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
+        close_all(&world, ino, [cut.handle, reader.handle]).await;
         assert_eq!(engine.stat(ino).await.unwrap().size, 0);
     }
 
@@ -404,15 +408,6 @@ mod tests {
         assert!(matches!(writer.route, Route::Direct(_)));
         engine.write(writer.handle, 50, b"changed").await.unwrap();
         drop((reader.route, writer.route));
-        for handle in [writer.handle, reader.handle] {
-            engine.flush(handle, 1).await.unwrap();
-            engine.release(handle).await.unwrap();
-        }
-        let gone = async {
-            while engine.open_file(ino).is_some() {
-                tokio::time::sleep(LINGER_FIRST).await;
-            }
-        };
-        tokio::time::timeout(LIMIT, gone).await.expect("the file stays open");
+        close_all(&world, ino, [writer.handle, reader.handle]).await;
     }
 }

@@ -5,6 +5,7 @@
 //! its page cache.
 
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
@@ -730,7 +731,7 @@ impl FileState {
 }
 
 /// Whether two descriptors are of one file. All content is on one file system.
-fn is_same_file(one: &Arc<File>, other: &Arc<File>) -> Result<bool> {
+pub fn is_same_file(one: &Arc<File>, other: &Arc<File>) -> io::Result<bool> {
     Ok(Arc::ptr_eq(one, other) || one.metadata()?.ino() == other.metadata()?.ino())
 }
 

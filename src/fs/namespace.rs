@@ -94,7 +94,7 @@ impl Engine {
         }
         let at = self.at(self.nodes.child_name(parent, segment)?);
         let found = self.local()?.find(&at)?;
-        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
+        let id = found.id().ok_or(FsError::NotFound)?;
         Ok((Ino::of(id), found))
     }
 

@@ -166,7 +166,7 @@ impl Engine {
         let _entry = self.guard_entry(parent, segment).await;
         let Spot { at, inherit } = self.free_name(parent, segment).await?;
         let found = self.local()?.find(&at)?;
-        if let Some(id) = found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
+        if let Some(id) = found.id() {
             if request.exclusive {
                 return Err(FsError::Exists);
             }

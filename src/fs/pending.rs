@@ -289,7 +289,7 @@ impl Engine {
             at.push_str(segment);
             let found =
                 self.local()?.find(&self.at(BlobName::new(&*at).map_err(|_| FsError::NameTooLong)?))?;
-            let Some(id) = found.blob.map(|blob| blob.id).or(found.prefix) else { break };
+            let Some(id) = found.id() else { break };
             last = (*way.last().unwrap_or(&ROOT), Segment::from_stored(segment));
             self.nodes.remember(Ino::of(id), last.0, &last.1);
             way.push(Ino::of(id));

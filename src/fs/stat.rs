@@ -94,7 +94,7 @@ impl Engine {
         }
         let name = self.nodes.blob_name(ino)?.ok_or(FsError::NotFound)?;
         let found = self.local()?.find(&self.at(name))?;
-        let there = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).map(Ino::of);
+        let there = found.id().map(Ino::of);
         match self.open_file(ino) {
             // Others removed or replaced it; whoever has it open still has it.
             Some(file) if there != Some(ino) => self.stat_replaced(ino, &file),
@@ -322,7 +322,7 @@ impl Engine {
     /// was put there past the mount.
     pub(super) fn find_same(&self, ino: Ino, at: &BlobPath) -> Result<Found> {
         let found = self.local()?.find(at)?;
-        match found.blob.as_ref().map(|blob| blob.id).or(found.prefix) {
+        match found.id() {
             Some(there) if Ino::of(there) != ino => Err(FsError::Stale),
             Some(_) | None => Ok(found),
         }

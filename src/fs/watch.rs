@@ -137,5 +137,5 @@ impl Watch {
 }
 
 fn number(found: &Found) -> Option<Ino> {
-    found.blob.as_ref().map(|blob| blob.id).or(found.prefix).map(Ino::of)
+    found.id().map(Ino::of)
 }

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Weak};
 
 use fuser::BackingId;
 use parking_lot::Mutex;
 
 use crate::fs::HandleId;
+use crate::fs::file::is_same_file;
 use crate::fs::nodes::Ino;
 
 /// So many dead ids may wait to be forgotten.
@@ -37,13 +37,6 @@ struct Registered {
     file: Arc<File>,
 }
 
-impl Registered {
-    /// Whether this is the id of that very file. All of them are on one file system.
-    fn is_for(&self, file: &Arc<File>) -> io::Result<bool> {
-        Ok(Arc::ptr_eq(&self.file, file) || self.file.metadata()?.ino() == file.metadata()?.ino())
-    }
-}
-
 impl State {
     /// Forgets ids that outlived their opens and died later.
     fn drop_dead(&mut self) {
@@ -65,7 +58,7 @@ impl Backings {
         let mut state = self.state.lock();
         let known = state.by_inode.get(&ino).and_then(|known| Some((known.id.upgrade()?, known)));
         let id = match known {
-            Some((id, known)) if known.is_for(file)? => id,
+            Some((id, known)) if is_same_file(&known.file, file)? => id,
             _ => {
                 let id = Arc::new(register(file)?);
                 let registered = Registered { id: Arc::downgrade(&id), file: Arc::clone(file) };

@@ -243,6 +243,13 @@ pub struct Found {
     pub prefix: Option<u64>,
 }
 
+impl Found {
+    /// The id of what has the name: the blob's, or else the prefix's.
+    pub fn id(&self) -> Option<u64> {
+        self.blob.as_ref().map(|blob| blob.id).or(self.prefix)
+    }
+}
+
 /// What a rename does about its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {

@@ -143,7 +143,7 @@ impl Requests {
         let at = engine.at(path.blob_name()?.ok_or(FsError::NotFound)?);
         let found = if path.is_reserved() { Found::default() } else { engine.local()?.find(&at)? };
         let parent = self.look_above(above)?;
-        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NotFound)?;
+        let id = found.id().ok_or(FsError::NotFound)?;
         let ino = Ino::of(id);
         let attributes = engine.stat_found(ino, &found)?.attributes;
         Ok(Target { at, ino, parent, found, attributes, asked: None })
@@ -154,7 +154,7 @@ impl Requests {
         let engine = &self.engine;
         let Some(name) = joined(names)? else { return Ok(ROOT) };
         let found = engine.local()?.find(&engine.at(name))?;
-        let id = found.blob.as_ref().map(|blob| blob.id).or(found.prefix).ok_or(FsError::NoParent)?;
+        let id = found.id().ok_or(FsError::NoParent)?;
         match engine.stat_found(Ino::of(id), &found)?.attributes.kind {
             Kind::Directory => Ok(Ino::of(id)),
             Kind::File | Kind::Symlink | Kind::Fifo | Kind::Socket => Err(FsError::NoParent),
